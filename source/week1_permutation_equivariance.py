@@ -173,7 +173,7 @@ plt.show()
 #
 # *Why it matters:* each encoding changes one part of this formula. Week 2 changes the tokens, week 3 queries and keys, week 4 the scores.
 #
-# **First step:** write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations, `torch.softmax` among them. The second step comes later in this section; until then, the check stops there.
+# **First step:** write equation (1), with a mask. The values may be wider or narrower than the keys. `F.scaled_dot_product_attention` does not return the weights, so use plain tensor operations, `torch.softmax` among them. The check will stop at the second step, which comes later in this section.
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention", "solution": true}
 def scaled_dot_product_attention(q, k, v, mask=None):
@@ -522,7 +522,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* you can ask any layer, even one you cannot read, whether it knows the order. But your test must be right for layers that know the order and for layers that don't. Some wrong tests are right whenever the gap is zero; others are right for every swap of two tokens.
+# *Why it matters:* you can ask any layer, even one you cannot read, whether it knows the order. But your test must be right for layers that know the order and for layers that don't. Some wrong tests give the right number whenever the gap is zero; others do so for every swap of two tokens.
 #
 # Measure how far apart the two roads of Figure 1.3 end.
 
@@ -673,7 +673,7 @@ show_pair("The sentence, and shuffled: no mask")
 # **Predict.** Which of these see the order, that is, have a gap above zero?
 #
 # - two linear layers with a ReLU, token by token;
-# - LayerNorm, which scales each token's vector to mean 0 and variance 1;
+# - LayerNorm, which brings each token's vector to mean 0 and variance 1;
 # - two complete encoder layers, each with attention and two linear layers, residual connections and LayerNorm;
 # - subtracting the mean of all tokens;
 # - a convolution along the tokens;
@@ -737,7 +737,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 #
 # **3 points · difficulty 3/5 · 45 minutes · text, graded by a person**
 #
-# *Why it matters:* the proof shows which property a positional encoding has to break, and which parts of a model cannot.
+# *Why it matters:* the proof shows which property a positional encoding has to break, and which parts of a model cannot break it.
 #
 # Let $f(X)=\operatorname{softmax}\!\big(XW_q(XW_k)^\top/\sqrt d\big)\,XW_v$, with the softmax over each row.
 #
@@ -1122,8 +1122,8 @@ lab.table(["accuracy, least to greatest of 5 seeds", "8 letters", "16 letters", 
 #
 # *Why it matters:* you will hear that without a positional encoding a Transformer sees a *bag of words*, words without an order. That is half the truth. If you know which half, you can say what an experiment shows and what it does not.
 #
-# 1. State what you predicted for arms 1 and 2 and what was measured. Then explain why arm 1 is *exactly* at one half on this test set, not just near it, whatever its weights are and however long it is trained.
-# 2. Explain how arm 2 can solve the task with no encoding. Be concrete: what can the output **at the position of B** contain if A comes before B, and what if A comes after B? Why does the mean over the positions not wipe this out?
+# 1. State what you predicted for arms 1 and 2 and what was measured. Then explain arm 1's accuracy on this test set: how exact is it, and could other weights or longer training change it?
+# 2. Explain arm 2's accuracy: it has no encoding. Be concrete: what can the output **at the position of B** contain if A comes before B, and what if A comes after B? Why does the mean over the positions not wipe this out?
 # 3. A friend concludes: "So the causal mask tells every token its position. Decoders need no positional encoding." Test the first sentence on a text that consists of **one letter, repeated $n$ times**: compute the outputs of a causal attention layer at all positions (any weights, no encoding). What does your result say about the first sentence? Then name one thing in Figure 1.8, or in how the experiment was set up, that makes the second sentence premature.
 #
 # Ten to fifteen lines are enough.

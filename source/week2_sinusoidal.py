@@ -817,7 +817,7 @@ week2.LearnedPositionalEmbedding(LearnedPositionalEmbedding)
 # %% [markdown]
 # ### Experiment: does training find the relative solution?
 #
-# The texts are random tokens from an alphabet of eight. At each position a model must name the token **three positions before**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table of 128 rows, and weights written by hand.
+# The texts are random tokens from an alphabet of eight. At each position a model must name the token **three positions back**. The model has one causal attention layer of width 64, trains on texts of 32 tokens, and is tested on 128. There are three arms: your sinusoids, your learned table of 128 rows, and weights written by hand.
 #
 # **The hand-built model** is the head of Figure 2.7 with tokens. Its queries and keys read the 28 fastest pairs. The eight slowest channels carry the token, one channel per letter, loud enough to drown the encoding there. The read-out looks at these eight.
 
@@ -886,7 +886,7 @@ runs = {"sinusoids": [train(lambda: lambda x: x + table[: x.shape[1]], seed) for
 torch.set_num_threads(threads)
 by_hand_accuracy = accuracy(built_by_hand(lambda x: x + table[: x.shape[1]]))
 
-fig, ax = lab.figure("Name the token three positions before: trained on 32 tokens, tested on 128", height=4.0)
+fig, ax = lab.figure("Name the token three positions back: trained on 32 tokens, tested on 128", height=4.0)
 ax.axvspan(0, 31, color="#F0F0F0", zorder=0)
 ax.text(4, 1.05, "trained here", fontsize=9, color="#444444")
 ax.plot(range(3, 128), by_hand_accuracy[3:], color=lab.GREEN, linestyle="-.", label="hand-built, not trained")
@@ -924,7 +924,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 # %% [markdown]
 # ### Two suspects, one table
 #
-# What breaks beyond the training length? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. So two things are new. Change one at a time, in the trained models, without training them again.
+# Why do models fail on longer texts? The usual answer is Figure 2.3: slow hands reach angles that training has never shown. But a longer text has more *keys*, too. So two things are new. Change one at a time, in the trained models, without training them again.
 #
 # - **Familiar positions, all keys.** Put each query beyond 31 at position 31, and the tokens before it at 30, 29, …, 0. All earlier tokens share position 0. Every token is there, and no position is new.
 # - **New positions, 32 keys.** Leave every token at its position, but show each query only 32 keys: the right one and 31 others, drawn at random from all keys up to the query.
@@ -1012,8 +1012,8 @@ plt.show()
 # <details><summary>After you have run it</summary>
 #
 # - **More keys alone do no harm.** At familiar positions 128 keys are as good as 32: the accuracy is 1.00.
-# - **New positions do the harm**, and more keys there do more of it. Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With the latest 4 keys alone accuracy falls by 0.01, with the latest 32 by 0.31, with all by 0.51.
-# - **Slow pairs make it worse, but do not decide it.** Without them the accuracy is higher, 0.76 to 0.84 with 32 keys and 0.60 to 0.68 with all, but it still falls.
+# - **New positions do the harm**, and more keys there do more harm. Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With the latest 4 keys alone accuracy falls by 0.01, with the latest 32 by 0.31, with all by 0.51.
+# - **Slow pairs make it worse, but are not the whole cause.** Without them the accuracy is higher, 0.76 to 0.84 with 32 keys and 0.60 to 0.68 with all, but it still falls.
 #
 # Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
 #
@@ -1156,7 +1156,7 @@ lab.table(["", "largest spread along a diagonal"],
 #
 # <details><summary>After you have run it</summary>
 #
-# Left: each diagonal has one colour, since only the offset counts. Middle: if your rows start at random, they are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used. Nothing forces a learned table to be the same along diagonals.
+# Left: each diagonal has one colour, since only the offset counts. Middle: if your rows start at random, they are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used. Nothing forces its similarities to be the same along diagonals.
 # </details>
 
 # %% [markdown]
@@ -1212,7 +1212,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # **3 points · difficulty 3/5 · 45 minutes · text, graded by a person**
 #
-# *Why it matters:* later encodings differ in what they do with these four terms. Transformer-XL gives both terms that contain the key's position a relative form. It replaces the query's position by learned vectors, $u$ in one term and $v$ in the other. DeBERTa drops one of the four terms, TUPE two. If you know the terms, you can place a new method in a minute.
+# *Why it matters:* later encodings differ in what they do with these four terms. Transformer-XL makes the key's position relative and replaces the query's by learned vectors. DeBERTa drops one of the four terms, TUPE two. If you know the terms, you can place a new method in a minute.
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
 # 2. Figure 2.12 shows which of the four change when the text moves, say by ten positions. Give the reason for each, in general and for identity weights.
@@ -1313,7 +1313,7 @@ lab.table(["how far a term moves", *terms], rows)
 # | The dot product falls monotonically with distance | It ripples; with width 64 it first rises at offset 6. | 2.6, Figure 2.10 |
 # | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
 # | Sinusoids are periodic, so far positions repeat earlier ones | No two positions share a vector. | section 3 |
-# | High frequencies see unseen angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.3 |
+# | High frequencies reach new angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.3 |
 # | Learned embeddings past `max_len` are random | An *untrained row* keeps its starting value; an index *past the table* is an error. | 2.5, Figure 2.8 |
 # | The score with sinusoids depends on the distance alone | Not in general: see which of the four terms move. | 2.7, Figure 2.12 |
 #

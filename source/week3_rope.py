@@ -485,7 +485,7 @@ plt.show()
 # You will often read that RoPE makes far tokens count less. The RoFormer paper says so (section 3.3) and derives the decay in section 3.4.3 from an *upper bound* that falls with the distance. A bound is not the score. Look at two *equal* vectors, and at two *random* ones.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** For offsets 0 to 256, how does the score of the equal pair move: falling steadily, falling in ripples, or flat? How does the typical size (root mean square) of the score of random pairs move?
+# **Predict.** For offsets 0 to 256, does the score of the equal pair fall steadily, fall in ripples, or stay flat? What does the typical size (root mean square) of the score of random pairs do?
 #
 # *Your prediction:*
 
@@ -525,7 +525,7 @@ plt.show()
 # Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. To look three tokens back, choose contents for which all cosines peak at $\delta=3$.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** All pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 peaks again after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the four slowest pairs add to the scores within 48 positions? Let every pair of $q$ and $k$ have length 1, divide the scores by $\sqrt d$, and multiply the query by a *strength*: what share of the weight does offset 3 get among 49 keys, at strength 1 and at strength 20?
+# **Predict.** With $d=16$, all pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 peaks again after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the four slowest pairs add to the scores within 48 positions? Let every pair of $q$ and $k$ have length 1, divide the scores by $\sqrt d$, and multiply the query by a *strength*: what share of the weight does offset 3 get among 49 keys, at strength 1 and at strength 20?
 #
 # *Your prediction:*
 
@@ -561,7 +561,7 @@ plt.show()
 #
 # The right phases are not enough. At strength 1 (Figure 3.6) offset 3 gets 0.04 of the weight, at 20 it gets 0.87. To turn up a head's strength, training makes its queries and keys longer.
 #
-# Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are preferred overall, and seem to carry content. Remember **fast pairs for position, slow pairs for content**.
+# Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are used most, and seem to carry content. Remember **fast pairs for position, slow pairs for content**.
 # </details>
 
 # %% [markdown]
@@ -882,7 +882,7 @@ golden = torch.tensor([0, 0, math.cos(0.01), math.sin(0.01)], dtype=torch.float6
 def verdicts(rotate):
     at = torch.arange(6)
     score = lambda shift: rotate(u, at + shift) @ rotate(v, at + shift).mT
-    close = lambda one, other: torch.allclose(one, other, atol=1e-3)  # what angles in float32 can keep up to position 100
+    close = lambda one, other: torch.allclose(one, other, atol=1e-3)  # room for angles in float32, up to position 100
     results = [close(rotate(u, at).norm(dim=-1), u.norm(dim=-1)),
                close(rotate(u, 0 * at), u),
                close(score(0), score(100)),
@@ -1141,7 +1141,7 @@ plt.show()
 #
 # Over six training seeds:
 #
-# - (a) Without positions the model can only count which tokens it has seen, and reaches 0.27 to 0.28.
+# - (a) Without positions the model can only count occurrences of each token, and reaches 0.27 to 0.28.
 # - (b) A shift costs nothing.
 # - (c) In a longer text accuracy soon falls: it is 0.135 to 0.202 at positions 128 to 255. **Relative does not mean extrapolating.** (`experiments/results_weeks34.md`)
 # </details>
@@ -1154,7 +1154,7 @@ plt.show()
 # - **Fewer keys:** show each query 32 keys, the right one and 31 random others, at their true offsets.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** the accuracy at positions 64 to 255. (Figure 3.9 shows the entry at the bottom right.) What does a *window* give, the latest 32 keys at their true offsets? And at which sizes do a clip and a window stop working?
+# **Predict** the accuracy at positions 64 to 255. (Figure 3.9 shows the entry at the bottom right.) What does a *window* of the latest 32 keys, at true offsets, give? And at which sizes do a clip and a window stop working?
 #
 # | | 32 keys | all keys |
 # |---|---|---|
@@ -1205,7 +1205,7 @@ lab.table(["no offset beyond", *sizes],
 # | offsets clipped at 31 | 1.00 | 0.99 (0.96 to 1.00) |
 # | true offsets | 0.51 (0.35 to 0.70) | 0.22 (0.15 to 0.30) |
 #
-# **The offsets** do the damage. More keys cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40; one of 48 gives 0.60 (0.45 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
+# **The offsets** do the damage. More keys cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40: not every new offset harms. One of 48 gives 0.60 (0.45 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
 #
 # A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23, 31 and 39 the mean is at least 0.99. At 4 the mean is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. At 47 it is 0.18, since all far keys look almost like the right one. The next experiment shows why. (`experiments/results_distances.md`.)
 #
@@ -1315,7 +1315,7 @@ week3.bfloat16_positions(bfloat16_positions)
 ### END HIDDEN TESTS
 
 # %% [markdown] nbgrader={"grade_id": "bfloat16_explained_question", "locked": true}
-# **Explain.** A model keeps its RoPE frequencies as a buffer. `model.to(torch.bfloat16)` rounds them, and the code then multiplies them by positions that are bfloat16 too. A colleague proposes to call `.float()` on the product before taking cosine and sine. In three to six sentences: why does this not help, why does the damage grow with the position, and how large, in radians, can a single rounding make the error of an angle of 4,000?
+# **Explain.** A model keeps its RoPE frequencies as a buffer. `model.to(torch.bfloat16)` rounds them, and the code then multiplies them by positions that are bfloat16 too. A colleague proposes to call `.float()` on the product before taking cosine and sine. In three to six sentences: why does this not help, why does the damage grow with the position, and how large an error, in radians, can a single rounding cause in an angle of 4,000?
 #
 # ### BEGIN MARK SCHEME
 # 1 point in all; half points are allowed.
@@ -1397,11 +1397,11 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 
 
 # %% [markdown]
-# **Figure 3.11. Where you may round.** Each line is the largest error up to a position, over all 64 pairs. At 2, "same direction" has become "opposite".
+# **Figure 3.11. Where you may round.** Each line is the largest error up to a position, over all 64 pairs. At error 2, "same direction" has become "opposite".
 #
 # <details><summary>After you have run it</summary>
 #
-# With rounded frequencies the error grows in proportion to the position until it cannot grow any more. Only pair 0 is safe, since its frequency, 1, is exact. If you round the positions too, the error jumps at 257. If you round only the finished cosines, you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
+# With rounded frequencies the error grows in proportion to the position until it cannot grow any more. Only pair 0 stays exact, since its frequency is 1. If you round the positions too, the error jumps at 257. If you round only the finished cosines, you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
 #
 # The bug is on record for GPT-NeoX ([issue 1003](https://github.com/EleutherAI/gpt-neox/issues/1003)) and `transformers` ([issue 25681](https://github.com/huggingface/transformers/issues/25681), [30709](https://github.com/huggingface/transformers/issues/30709)). Today the error depends on how you load. In [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py), `LlamaModel.from_pretrained(path, dtype=torch.bfloat16)` leaves the buffer in float32, and only cosines and sines are rounded; `.to(torch.bfloat16)` rounds the buffer. NVIDIA's NeMo Automodel cast its models with `.to` until 2026 ([pull request 2549](https://github.com/NVIDIA-NeMo/Automodel/pull/2549)). Wang et al. (2024) study the effect in training.
 # </details>
@@ -1500,7 +1500,7 @@ def serving_test(rotate_llama, prompt_scores, decode_step_scores):
 #
 # <details><summary>Hint 3: where to look</summary>
 #
-# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? In which dtype is each number of the tables, line by line? What is `q.shape[-2]` when a single token is decoded?
+# Take $x=(1,0,0,0)$ in `rotate_llama`: which other channel has the frequency of channel 0? In which dtype does each line of `rotary_tables` compute? What is `q.shape[-2]` when a single token is decoded?
 # </details>
 
 # %% nbgrader={"grade_id": "serving_test_check", "grade": true, "points": 0}
@@ -1718,7 +1718,7 @@ def look_back_head(back, head_dim, n_keys):
 #
 # <details><summary>Hint 2: the strength</summary>
 #
-# Compute the scores at the offsets 0 to `n_keys - 1`. Double the length of $q$ until softmax gives `back` enough.
+# Compute the scores at the offsets 0 to `n_keys - 1`. Double the length of $q$ until the weight at `back` suffices.
 # </details>
 
 # %% nbgrader={"grade_id": "look_back_head_check", "grade": true, "points": 0}

@@ -97,7 +97,7 @@ left.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# **Figure 4.1. One slope.** Left: the bias is a straight line through zero. Right: the factor it puts on a key's weight, against a logarithmic axis. Dots mark the half-lives. Look for the range of distances over which each curve changes.
+# **Figure 4.1. One slope.** Left: the bias is a straight line through zero. Right: the factor it puts on a key's weight, on a logarithmic axis. Dots mark the half-lives. Look for the range of distances over which each curve changes.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -323,7 +323,7 @@ plt.show()
 #
 # ## 3 · The bias
 #
-# In training there are as many queries as keys, and the bias of a head is a square matrix: zero on the diagonal, $-m$ beside it, $-2m$ next to that. Here it has two sides; a decoder's mask removes the upper triangle.
+# In training there are as many queries as keys, and the bias of a head is a square matrix: zero on the diagonal, $-m$ beside it, $-2m$ next to that. It is symmetric; a decoder's mask removes the upper triangle.
 #
 # **One decoding step.** With a KV cache there is a single query and, say, five keys. The query is the newest token, so it stands at position 4, not 0. Its bias is $-4m, -3m, -2m, -m, 0$: the **last row** of the square matrix. In general, row $r$ of $n_q$ queries and $n_k$ keys stands at
 #
@@ -736,7 +736,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Counted from the first key, the exponential has become a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. A key on the step below gets $e^{-8}$ of that weight.
+# When the bias is counted from the first key, the exponential becomes a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. A key on the step below gets $e^{-8}$ of that weight.
 #
 # The other two forms hold the same numbers for this query, and near it they are small and exact. For an earlier query a count from the last key makes stairs, too: only **counting from the query** is safe.
 # </details>
@@ -1094,7 +1094,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The ranges are over six training seeds, or three for "three back". "Clipped" is week 3's clip at 31.
+# The ranges are over six training seeds. "Clipped" is week 3's clip at 31.
 #
 # | | positions 3–31 | positions 128–255 |
 # |---|---|---|
@@ -1102,13 +1102,13 @@ plt.show()
 # | most recent marked, RoPE | 0.99–1.00 | 0.24–0.29 |
 # | most recent marked, RoPE clipped | 0.99–1.00 | 0.95–0.96 |
 # | most recent marked, no position | 0.58–0.62 | 0.25–0.29 |
-# | three back, ALiBi | 0.31–0.32 | 0.31 |
+# | three back, ALiBi | 0.31–0.32 | 0.31–0.32 |
 # | three back, RoPE | 1.00 | 0.12–0.13 |
 # | three back, RoPE clipped | 1.00 | 1.00 |
 #
 # (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on almost unchanged (from 0.98 to 0.96), and RoPE falls to the level of no position at all. New offsets are to blame: with its offsets clipped, RoPE does about as well as ALiBi.
 #
-# (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task; clipped RoPE needs none for either.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
+# (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task; clipped RoPE solves both without one.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
 # </details>
 #
 # ### What the paper promised, and what became of it
@@ -1142,7 +1142,7 @@ plt.show()
 def effective_window(slope, tol=0.01):
     """The least whole distance, 0 included, at which exp(-slope * distance) is at most tol.
 
-    (If rounding decides whether the factor is above tol, one more or one less is as good. With tol 1 the distance is 0.)
+    (If rounding decides whether the factor is above tol, one more or one less is accepted. With tol 1 the distance is 0.)
 
     slope:   positive; tol: above 0 and at most 1; both plain numbers or 0-d tensors
     returns: a Python int
@@ -1218,7 +1218,7 @@ plt.show()
 #
 # (a) With 8 heads the last one, slope 1/256, sees farthest: 1,179 tokens. (b) With 64 heads the farthest window is the same: more heads fill the range more densely and extend it at the near end only. The 8 in equation (3) sets the range; `configuration_mpt.py` of `transformers` 5.23 calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
 #
-# (c) In one layer a word that lies 8,000 tokens back gets at most $e^{-8000/256}\approx 3\cdot10^{-14}$ of the weight that it would get at distance 0. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for that. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
+# (c) In one layer a word that lies 8,000 tokens back has a distance factor of at most $e^{-8000/256}\approx 3\cdot10^{-14}$. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for that. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
 # </details>
 
 # %% [markdown]
@@ -1334,7 +1334,7 @@ plt.show()
 # - MPT counts from the last key, whose bias is 0, and stays in float32. It computes the slopes of the next power of two. It moves the second, fourth, … to the front, and keeps the first $h$: that is rule (4).
 # </details>
 #
-# **Back to the first question.** Yes: with ALiBi no *distance* is strange beyond the training length, because the penalty goes on growing. You pay elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
+# **Back to the first question.** Yes: with ALiBi no *distance* beyond the training length is strange, it only costs more. You pay elsewhere. A head cannot look for an exact offset, it hardly sees beyond its window, and a flat loss does not mean that the model reads the far text.
 
 # %% [markdown]
 # ## 10 · Test yourself

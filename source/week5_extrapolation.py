@@ -730,7 +730,7 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 #
 # ### 6.1 Measure what you mean
 #
-# **Which targets?** The mean over a window mixes easy and hard positions in a proportion that changes with $n$. At $4L$ a quarter of the targets have no more context than in training and hide a failure. And the first few, which have next to no context, weigh less as $n$ grows, so the mean may *fall* although nothing got better (the *early token curse*; Press et al., 2022).
+# **Which targets?** The mean over a window mixes easy and hard positions in a proportion that changes with $n$. At $4L$ a quarter of the targets have no more context than in training and hide a failure. And the first few, which have next to no context, weigh less as $n$ grows, so the mean may *fall* although nothing got better (the *early token curse*; Press et al., 2022, appendix B.1).
 #
 # So we score the **same last tokens** at every length.
 #
@@ -957,7 +957,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# RoPE is the best at the training length, but not beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new: only the number of keys in its last bucket grows.
+# RoPE is the best at the training length, but not beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new: what grows is the number of keys in its last bucket.
 #
 # The learned table's rows beyond 64 were never trained. They are small (standard deviation 0.02), so its curve says little about learned tables.
 #
@@ -1100,7 +1100,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may produce "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). We can only guess why LLaMA differs: our unchanged models lose just 0.4 nats at 2x, so there is little to win. Part 4 of 5.8 asks what PI does to the model.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may produce "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). We can only guess why LLaMA differs: at 2x our unchanged models lose just 0.4 nats, Llama 2 13B 7.4 (README of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
 #
 # A stretch is not free: with $s=8$ at the *training* length NTK loses 0.11 nats, YaRN 0.30, PI 1.62. YaRN's temperature hardly matters here: 2.03 nats at 8x with it, 2.04 without (`experiments/results.md`).
 # </details>
@@ -1395,7 +1395,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # |---|---|---|---|---|---|---|---|
 # | loss | 1.40 | 1.38 | 1.37 | 1.38 | 1.41 | 2.52 | 3.08 |
 #
-# Compare the two rows, then the two columns. "Familiar" is a matter of degree: training did show the distance 63, but rarely, and with the clip there the loss is 1.67. Keep the window of 8 in mind for part 3 of 5.8.
+# Compare the two rows, then the two columns. Being new is not what harms: count all distances beyond 63 as 87 or as 231, which training never showed, and the loss is 1.43 or 1.42. Nor is every old one safe: count them as 63, which is ten turns of pair 0 and one of pair 2, and it is 1.67. Keep the window of 8 in mind for part 3 of 5.8.
 # </details>
 
 # %% [markdown]
@@ -1403,10 +1403,10 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # | method | distances beyond $w$ | what it costs |
 # |---|---|---|
-# | ReRoPE (Su, 2023) | count as $w$ | attention is computed twice, since near and far queries need different rotations of a key |
-# | Self-Extend (Jin et al., 2024) | are divided by a group size and rounded down | twice, too |
+# | ReRoPE (Su, 2023) | count as $w$ | a prompt's scores are computed twice, and decoding turns all cached keys anew |
+# | Self-Extend (Jin et al., 2024) | come from positions divided by a group size and rounded down, shifted to go on at $w$ | twice for a prompt, too |
 # | LM-Infinite (Han et al., 2023) | are limited; all but the first tokens and the latest are hidden | a mask |
-# | a window | are hidden | a mask; the cache stays small |
+# | a window | are hidden | a mask; the cache stays small; large models need the first tokens, too |
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained_question", "locked": true}
 # ### Exercise 5.8 · What survives, and why
@@ -1426,7 +1426,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Only pair 3, just past the boundary, matters: repairing it alone brings 1.44/1.76/2.37 at 2x/4x/8x (means of five seeds), all five 1.46/1.82/2.32, pairs 4 to 7 without it nothing (1.75/3.08/3.25; unrepaired 1.75/3.06/3.31). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
+# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Of these only pair 3, just past the boundary, matters: repairing it alone brings 1.44/1.76/2.37 at 2x/4x/8x (means of five seeds), all five 1.46/1.82/2.32, pairs 4 to 7 without it nothing (1.75/3.08/3.25; unrepaired 1.75/3.06/3.31). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
 # 2. The bias is a fixed slope times distance: a far key is penalised more than any key before, in the direction training has already shown; no new vectors or angles (half a point). A model that only looks at its last few dozen characters would have the same flat curve: the loss did not fall below that of 1x (half a point).
 # 3. All keys at familiar distances (clipped at 31): 1.40 at 8x, against 1.37 at 1x and 3.31 unchanged; 64 keys at new distances: 2.56. So new distances do the damage; more keys cost 0.03 nats at familiar distances and 0.75 at new ones, where they offer more of these (half a point; the student's own run instead of the five seeds is fine; "keys have no part in it" alone gets none of this half). The clip takes away order and distance beyond 31, but no key; the window takes away the far keys themselves. The loss shows neither, since the model makes next to no use of far characters: a window of 8 has 1.40 (half a point).
 # 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it; slowing pair 0 alone (Figure 5.11) hurts at 2x, too: 2.09 instead of 1.75 (half a point). Mostly the choice of s: at the best s for each, YaRN leads by 0.05 (-0.01 to 0.12) at 8x instead of 1.15; at s = n/L pairs leave their arcs with NTK, which wants a larger s (half a point).
@@ -1435,7 +1435,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained", "grade": true, "solution": true, "points": 5}
 # ### BEGIN SOLUTION
-# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five brings no more (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough.
+# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but of these only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five brings no more (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough.
 #
 # 2. ALiBi subtracts slope × distance. A key at a distance never met is penalised more than any key before, in the direction training has already taught; there is no new vector and no new angle. But a model that looks at the last 30 characters only would have the same flat curve. The loss at 512 is not lower than at 64, so nothing shows that the other 448 characters are used.
 #
@@ -1455,11 +1455,11 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model tells positions apart with pair 3 and hardly uses the slower ones, so their new angles do no harm.
+# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model hardly uses pairs 4 to 7, so their new angles do no harm. Figure 5.11 does not acquit pairs 0 to 2: slowed down, they misread near distances, too. Clipped at 31, they alone bring the loss at 8x from 3.31 to 1.79, and pair 3 alone brings it to 2.08 (means of five seeds).
 #
-# **More keys.** In RoPE new distances do the damage: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x, although no pair leaves its arc.
+# **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69, with 64 keys by 0.06 only: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #
-# **Far order** is lost in ReRoPE, which clips, and coarse in Self-Extend.
+# **Far order** is gone from ReRoPE's scores, which are clipped, and coarse in Self-Extend's.
 #
 # Men et al. (2024) object that a model with repaired angles may have only a "superficial" long-context ability (abstract). Section 8 is about this difference.
 # </details>
@@ -1821,7 +1821,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # <details><summary>3. Why does RoPE break beyond its training length, although it is relative?</summary>
 #
-# RoPE meets larger distances than in training. Clip them, and the same model reads all keys.
+# RoPE meets larger distances than in training. Clip them, and ours holds with all keys in view.
 # </details>
 #
 # <details><summary>4. Why do some models have layers without positions?</summary>
@@ -1831,7 +1831,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # <details><summary>5. You clip a RoPE model at a familiar distance, or give it a window. What does it no longer know in each case?</summary>
 #
-# The clip: which of two keys beyond the limit comes first. The window: that there are keys beyond the limit at all.
+# In that layer: with the clip, which of two keys beyond the limit comes first; with the window, that there are any. (Layers below may tell.)
 # </details>
 #
 # <details><summary>6. Your new method wins at 8x, on one seed. What is missing?</summary>
@@ -1848,7 +1848,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # | All pairs that never completed a turn must be repaired | In our models repairing one, the first past the boundary, does as much as repairing all five: 2.37 and 2.32 at 8x (1.37 at 1x). | Figure 5.11 |
 # | NTK-aware scaling reduces all frequencies | The first is unchanged, the last divided by exactly $s$. | 5.3, Figure 5.4 |
 # | YaRN interpolates high frequencies and uses NTK for the low ones | High: untouched. Low: linear interpolation. Between: a ramp. And a temperature. | 5.5 |
-# | YaRN is far better than NTK | In our small models only at the same $s$. With the best $s$ for each, it leads by 0.05 nats at 8x (−0.01 to 0.12 by seed, $s$ chosen on the same targets), which is no ranking. | Figure 5.10 |
+# | YaRN is far better than NTK | In our small models only at the same $s$. With the best $s$ for each, it leads by 0.05 nats at 8x (−0.01 to 0.12 by seed, $s$ chosen on the same targets): no ranking. NTK needs a larger $s$ (YaRN paper, section 3.1). | Figure 5.10 |
 # | Dynamic NTK with scale $c$ stretches by $c$ | By $c\,n/L-(c-1)$. | section 4 |
 # | Add $\log n$ to the logits against dilution | Adding a constant is a no-op; *multiply* by $\log n/\log n_0$. | 5.9, Figure 5.13 |
 # | ALiBi's heads see as far as their windows | The needle's content competes with the penalty; each value has its own reach. | Figure 5.15 |
@@ -1856,8 +1856,8 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # ## Takeaways
 #
-# 1. *What breaks?* Our RoPE models break at distances that training never showed; more keys there make it worse. (Week 8 asks which new distances.) T5's bias shows that more keys can also do harm alone.
-# 2. *What mends it?* Show no new distance: clip it, hide it, or build layers that meet none. Or slow down the pairs that leave their range, and state the stretch. Each remedy has its price.
+# 1. *What breaks?* Our RoPE models break at some of the distances that training never showed; more keys there make it worse. (Week 8 asks which.) T5's bias shows that more keys can also do harm alone.
+# 2. *What mends it?* For RoPE: show no new distance. Clip it, hide it, or build layers that meet none. Or slow down the pairs that leave their range, and state the stretch. Each remedy has its price.
 # 3. *How would you know?* Score the same targets at every length, over several seeds, the training length included. Then hide a needle.
 #
 # ## References
@@ -1867,7 +1867,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # - bloc97: *NTK-Aware Scaled RoPE*, 2023, and emozilla: *Dynamically Scaled RoPE*, 2023, posts on r/LocalLLaMA. Both are restated in the YaRN paper.
 # - J. Su: *RoPE is a β-base encoding*, 2023, kexue.fm/archives/9675 (the picture of digits), and *ReRoPE*, 2023, kexue.fm/archives/9708; both in Chinese, our titles.
 # - H. Jin et al.: *LLM Maybe LongLM: Self-Extend LLM Context Window Without Tuning*, ICML 2024, arXiv:2401.01325.
-# - C. Han et al.: *LM-Infinite: Simple On-the-Fly Length Generalization for Large Language Models*, 2023, arXiv:2308.16137 (a distance limit and a mask; it names both of our suspects).
+# - C. Han et al.: *LM-Infinite: Simple On-the-Fly Length Generalization for Large Language Models*, 2023, arXiv:2308.16137 (a distance limit and a mask; it names both of our suspects, and as a third the first tokens).
 # - B. Peng, J. Quesnelle, H. Fan, E. Shippole: *YaRN: Efficient Context Window Extension of Large Language Models*, 2023, arXiv:2309.00071.
 # - X. Liu, H. Yan, S. Zhang, C. An, X. Qiu, D. Lin: *Scaling Laws of RoPE-based Extrapolation*, ICLR 2024, arXiv:2310.05209 (the critical dimension).
 # - X. Men et al.: *Base of RoPE Bounds Context Length*, 2024, arXiv:2405.14591 (repairing angles alone gives a superficial long-context ability).

@@ -15,13 +15,13 @@
 # - predict from four terms what a layer can learn, and see where that fails;
 # - say what breaks on a longer text: more keys, or new distances.
 #
-# **You need** weeks 1, 2 and 4: attention with a mask, the four terms of exercise 2.7, biases on scores. RoPE appears as a rival in one experiment.
+# **You need** weeks 1, 2 and 4: attention with a mask, the four terms of exercise 2.7, biases on scores. RoPE (week 3) is a rival in one experiment and a part of 6.11.
 #
 # **Short of time?** 6.2, 6.6, 6.7 and 6.11 are the core; 6.4 is the nicest trick.
 #
 # <!-- points of week6_relative_bias -->
 #
-# A *visible check* carries no points: it says what is wrong. You pay for a mistake once: 6.3, 6.5 and 6.7 may call your 6.2; 6.5 may call your 6.4, and 6.7 your 6.6. *Predict* cells are not graded. Three of our own predictions were wrong.
+# A *visible check* carries no points: it says what is wrong. You pay for a mistake once: 6.3, 6.5, 6.7 and 6.8 may call your 6.2; 6.5 may call your 6.4, and 6.7 your 6.6. *Predict* cells are not graded. Three of our own predictions were wrong.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -79,7 +79,7 @@ np.random.seed(0)
 # %% [markdown]
 # ### Exercise 6.1 · Conventions by hand
 #
-# **2 points · difficulty 2/5 · 20 minutes · numbers**
+# **2 points · difficulty 2/5 · 17 minutes · numbers**
 #
 # *Why it matters:* a wrong sign raises no error. The model trains, a little worse, and nobody knows why.
 #
@@ -118,7 +118,7 @@ conventions_by_hand |= {
 #
 # <details><summary>Hint 2</summary>
 #
-# For T5, what are $B$ and $e$? In a decoder nothing is halved.
+# For T5, what are $B$ and $e$? In a decoder $B$ is not halved; $e=B/2$ stays.
 # </details>
 
 # %% nbgrader={"grade_id": "conventions_by_hand_check", "grade": true, "points": 0}
@@ -149,7 +149,7 @@ week6.conventions_by_hand(conventions_by_hand)
 #
 # **2 points · difficulty 1/5 · 8 minutes · code**
 #
-# *Why it matters:* Shaw and T5 start from this matrix, and every cache bug shows in it.
+# *Why it matters:* Shaw and T5 start from this matrix, and the commonest cache bug shows in it.
 
 # %% nbgrader={"grade_id": "relative_positions", "solution": true}
 def relative_positions(n_queries, n_keys):
@@ -217,7 +217,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: every position term of this week depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) Beyond clip or span the numbers stay the same: far offsets share a row.
+# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: which row a method reads depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) Beyond clip or span the numbers stay the same: far offsets share a row.
 
 # %% [markdown]
 # ## 2 · Shaw: a vector for every offset
@@ -347,7 +347,7 @@ week6.shaw_attention(shaw_attention, relative_positions)
 # %% [markdown]
 # ## 3 · Transformer-XL: start from the four terms
 #
-# Dai et al. (2019, section 3.3) ask a sharper question. Write the score with absolute positions and multiply out, as in 2.7:
+# Dai et al. (2019, section 3.3) start from the whole score. Write it with absolute positions and multiply out, as in 2.7:
 #
 # $$(x_i+p_i)W_q\cdot(x_j+p_j)W_k=\underbrace{x_iW_q\cdot x_jW_k}_{\text{content, content}}+\underbrace{x_iW_q\cdot p_jW_k}_{\text{content, position}}+\underbrace{p_iW_q\cdot x_jW_k}_{\text{position, content}}+\underbrace{p_iW_q\cdot p_jW_k}_{\text{position, position}} .$$
 #
@@ -434,7 +434,7 @@ def rel_shift(x):
 #
 # <details><summary>Hint 3</summary>
 #
-# Count: one more column makes `n_queries * (n_keys + 1)` numbers per head. Rows of which length make each row slip by one? `reshape` copies where it must, `view` raises.
+# Count: one more column makes `n_queries * (n_keys + 1)` numbers per head. Read them as `n_keys + 1` rows, drop the first, restore the shape. `reshape` copies where it must, `view` raises.
 # </details>
 
 # %% nbgrader={"grade_id": "rel_shift_check", "grade": true, "points": 0}
@@ -612,7 +612,7 @@ for offset, bucket in ((-10, 8), (10, 24), (-100, 15), (100, 31), (-5000, 15)):
                            "side is above B - 1 = 15.")
 causal = t5_bucket(torch.tensor([-15, -5, 0, 5]), bidirectional=False)
 assert causal.tolist() == [15, 5, 0, 0], (
-    f"causal: offsets -15, -5, 0, 5 have the buckets 15, 5, 0, 0; yours are {causal.tolist()}. Nothing is halved, and keys "
+    f"causal: offsets -15, -5, 0, 5 have the buckets 15, 5, 0, 0; yours are {causal.tolist()}. B is all 32, and keys "
     "ahead count as distance 0.")
 assert int(t5_bucket(torch.tensor(-9), True, 8, 20)) == 3, "num_buckets and max_distance must both be used."
 assert tuple(t5_bucket(torch.zeros(2, 3, dtype=torch.int64)).shape) == (2, 3), "the shape stays as it was."
@@ -666,7 +666,7 @@ lab.moving_buckets(t5_bucket)
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# So "everything beyond 128 shares a bucket" is not quite true: the last bucket begins at 91 with two sides, at 113 in the causal form. And bucket 16 would be "distance 0, ahead", which does not exist.
+# So the last bucket begins before 128: at 91 with two sides, at 113 in the causal form. And bucket 16 would be "distance 0, ahead", which does not exist.
 #
 # A trap for your own tests: for keys behind, the two forms agree up to distance 8. Short texts cannot tell wrong buckets from right ones.
 # </details>
@@ -793,7 +793,7 @@ lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]
 # %% [markdown]
 # ### Exercise 6.8 · DeBERTa's scores
 #
-# **4 points · difficulty 3/5 · 30 minutes · code**
+# **4 points · difficulty 3/5 · 25 minutes · code**
 #
 # *Why it matters:* 6.11 is about the term that only DeBERTa has.
 
@@ -874,7 +874,7 @@ week6.deberta_scores(deberta_scores)
 #
 # **2 points · difficulty 1/5 · 12 minutes · numbers**
 #
-# *Why it matters:* "relative encodings are slow" is said of all of them, and true of one way to write one of them.
+# *Why it matters:* "relative encodings are slow" is said of all of them, and one way to write Shaw's is to blame.
 
 # %% tags=["by-hand"] nbgrader={"grade_id": "costs_by_hand", "solution": true}
 # Replace every None by a number.
@@ -1005,7 +1005,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 # - **pull**: of position $i-o_i$. The *query* knows how far back to look.
 # - **push**: of the position $j$ with $j+o_j=i$. The *key* knows where it wants to be read. (Only positions with exactly one such $j$ are scored.)
 #
-# We train one causal layer with 2 heads of 16 for 300 steps on texts of 16 tokens, and test on 16 and on 64. The two tasks and the training loop are in `relative_tasks.py`.
+# We train one causal attention layer, 2 heads of 16 and a linear read-out, for 300 steps on texts of 16 tokens, and test on 16 and on 64. The two tasks and the training loop are in `relative_tasks.py`.
 #
 # **What is "not learned"?** Blind guessing gives 0.125. But a model that sees the last four payloads can do better without knowing which one is meant: it names the commonest.
 
@@ -1015,7 +1015,7 @@ bag = F.one_hot(bags).sum(1).amax(1).float().mean().item() / 4
 print(f"the commonest of the last four is right in {bag:.3f} of the cases")
 
 # %% [markdown] tags=["prediction"]
-# **Predict**, with equations (2) to (5) at hand: who learns pull, who learns push? The candidates are T5, Shaw (keys only), Transformer-XL, DeBERTa with each of its terms alone, DeBERTa, RoPE. Would T5 do better with more heads or more steps? Does RoPE, which is relative, keep at 64 tokens what it learned on 16? If not, which of these brings it back without retraining? (a) Hide all but the latest 16 keys. (b) Keep all keys and count every distance above 15 as 15. Up to which limit will (b) do?
+# **Predict**, with equations (2) to (5) at hand: who learns pull, who learns push? The candidates are T5, Shaw (keys only), Transformer-XL, DeBERTa with each of its terms alone, DeBERTa, RoPE. Would T5 do better with more heads or more steps? Does RoPE, which is relative, keep at 64 tokens what it learned on 16? If not, which of these brings it back without retraining? (a) Hide all but the latest 16 keys. (b) Keep all keys and count every distance above 15 as 15. How large may the limit in (b) be?
 #
 # *Your prediction:*
 
@@ -1122,14 +1122,14 @@ plt.show()
 # |---|---|
 # | Where the query meets positions (Shaw, Transformer-XL, content to position), pull is learned | yes, by every seed, and it holds at 64 |
 # | Where the key meets positions (position to content), push is learned | yes, by every seed, and it holds at 64 |
-# | Each of DeBERTa's terms alone fails at the other task; both together learn both | with 2 heads and 300 steps, yes: 0.68 [0.66..0.69] on push, 0.56 [0.45..0.62] on pull. **Failed** with 4 heads and 1,500 steps: 0.89 [0.86..0.90] on push and 1.00 [1.00..1.00] on pull. Here heads do more than steps: 2 heads and 1,500 steps reach 0.68 [0.67..0.69] and 0.67 [0.58..0.71] |
+# | Each of DeBERTa's terms alone fails at the other task; both together learn both | with 2 heads and 300 steps, yes: 0.68 [0.66..0.69] on push, 0.56 [0.45..0.62] on pull. With 4 heads and 1,500 steps the expectation **failed**: 0.89 [0.86..0.90] on push and 1.00 [1.00..1.00] on pull. Here heads do more than steps: 2 heads and 1,500 steps reach 0.68 [0.67..0.69] and 0.67 [0.58..0.71] |
 # | T5, whose bias meets neither query nor key, learns neither task | with 2 heads and 300 steps it learns little: 0.50 [0.42..0.61] on pull, 0.63 [0.49..0.67] on push; the bag gives 0.43 on pull at 16 tokens |
 # | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87 |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16 tokens; at 64 only 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
-# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head like keys that name 3, and let its bias like distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). In 300 steps two heads are too few. That does not prove that T5 cannot learn pull or push, nor that one of DeBERTa's terms cannot do the other's task.
+# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). In 300 steps two heads are too few. That does not prove that T5 cannot learn pull or push, nor that one of DeBERTa's terms cannot do the other's task.
 #
-# **What breaks RoPE at 64.** Four arms of the same trained models, mean [lowest..highest] of five seeds:
+# **What breaks RoPE at 64.** Four arms of the same trained models, mean [lowest..highest] of five seeds (16 keys: the right one and 15 drawn at random):
 #
 # | 64 tokens | 16 keys | all keys |
 # |---|---|---|
@@ -1154,7 +1154,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # %% [markdown] nbgrader={"grade_id": "pull_and_push_question", "locked": true}
 # ### Exercise 6.11 · Pull and push
 #
-# **3 points · difficulty 4/5 · 50 minutes · text, graded by a person**
+# **3 points · difficulty 4/5 · 55 minutes · text, graded by a person**
 #
 # *Why it matters:* "which terms does it keep" is the question to ask of every new encoding you read about.
 #
@@ -1189,7 +1189,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 #
 # <details><summary>Hint 2</summary>
 #
-# For T5, divide $e^{s_{ij}}$ by $e^{s_{il}}$ for two keys with the same content.
+# For T5, divide $e^{s_{ij}}$ by $e^{s_{il}}$ for two keys with the same content. And what can a very large $q_i\cdot k_j$ do to a head's bias?
 # </details>
 #
 # <details><summary>After you have answered</summary>
@@ -1233,7 +1233,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The recursion goes further: at 16 numbers it mostly holds, at 32 two seeds hold (0.98, 1.00), one has 0.68, two are at chance. Our small version keeps the paper's promise for some seeds only. The product gains nothing over the sum, since its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot, but it need not: sinusoids are a rule too, and are at chance from 16 on.
+# The recursion goes further: at 16 numbers it mostly holds, at 32 two seeds hold (0.98, 1.00), one has 0.68, two are at chance. Our small version goes on for some seeds only. The product gains nothing over the sum, since its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot, but it need not: sinusoids are a rule too, and are at chance from 16 on.
 # </details>
 
 # %% [markdown]
@@ -1258,7 +1258,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>4. What does position to content give DeBERTa?</summary>
 #
-# Keys that say where they want to be read: "push". Among the others here, only RoPE solved push with two heads and 300 steps. With four heads and 1,500 steps T5's bias and content to position alone reach 0.89.
+# Keys that say where they want to be read: "push". Among the others here, only RoPE solved push with two heads and 300 steps.
 # </details>
 #
 # <details><summary>5. Why sqrt(3d)?</summary>
@@ -1278,7 +1278,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # |---|---|---|
 # | T5's bias is simple and symmetric | The sign has its own buckets. Without it, "ascending or reversed?" stays at 0.5. | section 4 |
 # | Shaw indexes with $i-j$ | With the clipped $j-i$ (the paper's section 3.2). SpeechT5 counts the other way (`modeling_speecht5.py`, transformers 5.23). | 6.1 |
-# | Relative encodings are slow | The table of vectors per pair is. | Figure 6.5 |
+# | Relative encodings are slow | A vector per pair is; the others cost about twice plain attention. | Figure 6.5 |
 # | `_rel_shift` gives the shifted matrix | Only where the key is not after the query. | Figure 6.2 |
 # | DeBERTa's last term uses $\delta(j,i)$ | The paper prints this. Both published codes use $\delta(i,j)$. | 6.8 |
 # | FLOATER gives up parallelism | Its encodings do not depend on the text; they are computed ahead. | section 8 |
@@ -1286,7 +1286,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # ## Takeaways
 #
 # 1. Say which way you count: no error tells key minus query from query minus key.
-# 2. Ask of every method who meets the position: the query, the key, both or neither. Added scores become products, so several heads can do more than one.
+# 2. Ask of every method who meets the position: the query, the key, both or neither. Added scores become products, so several heads can do what one cannot.
 # 3. Relative does not mean extrapolating: here new distances broke RoPE, and more keys at familiar ones did not.
 #
 # ## References

@@ -1262,7 +1262,7 @@ plt.show()
 # | encoder clipped at 5, cross-attention with 10 keys | 0.88 [0.79..0.98] | 0.75 [0.58..0.95] |
 # | decoder: keys beyond 9 hidden | 0.20 [0.12..0.37] | 0.06 [0.05..0.07] |
 #
-# Clipping at 5 helps more than at 9, perhaps because only the longest training sources had a distance of 9. Mistakes remain in every row, and these runs do not say why.
+# Clipping at 5 helps more than at 9. Why is open: training showed 9 more rarely, but 7 does no better than 9 (7 is about 1 plus a turn of pair 0). Ten keys, the right one among them, also hide wrong answers: no proof that more keys harm. Why mistakes remain is open.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
@@ -1284,7 +1284,7 @@ plt.show()
 #
 # - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. It is constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, and so a constant of 1, is right too.)
 # - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol comes before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
-# - 1 point (part 3): refuted: (ii); not refuted: (i), which is a property of the formulas, not of what is learned. The part: the encoder's new distances do most of it (hidden or clipped, nothing retrained: 0.20 to 0.72 at 15, 0.06 to 0.49 at 20), more keys in the cross-attention a smaller part (0.35, 0.15), and the two add up to more; the decoder's distances change nothing; why mistakes remain is open. Half a point for the two claims, half for the part of the model, with numbers. "More keys" alone as the cause is wrong.
+# - 1 point (part 3): refuted: (ii); not refuted: (i), which is a property of the formulas, not of what is learned. The part: the encoder's new distances do most of it (hidden or clipped, nothing retrained: 0.20 to 0.72 at 15, 0.06 to 0.49 at 20), ten keys across, the right one always among them, bring less (0.35, 0.15), and both more (that fewer wrong answers are in view explains it as well; more keys as a cause stays open); the decoder's distances change nothing; why mistakes remain is open. Half a point for the two claims, half for the part of the model, with numbers. "More keys" alone as the cause is wrong.
 # - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (train on longer sequences, replace an encoding, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
 # ### END MARK SCHEME
 
@@ -1294,7 +1294,7 @@ plt.show()
 #
 # 2. It can search by content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse, after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
 #
-# 3. Claim (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.05 [0.00..0.24] at 15. Claim (i) stands: it is a property of the formulas, and does not say what trained layers do at distances they never met. The encoder stops the copying: with its keys beyond 9 hidden and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 [0.05..0.07] to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, but add to a clipped encoder: together 0.81 [0.72..0.96]. The decoder's distances change nothing, and these rows do not explain the mistakes that remain.
+# 3. Claim (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.05 [0.00..0.24] at 15. Claim (i) stands: it is a property of the formulas, and does not say what trained layers do at distances they never met. The encoder stops the copying: with its keys beyond 9 hidden and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 [0.05..0.07] to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, but add to a clipped encoder: together 0.81 [0.72..0.96]. They always hold the right key, so this does not convict the number of keys. The decoder's distances change nothing, and these rows do not explain the mistakes that remain.
 #
 # 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99] and 0.99 [0.97..1.00]: a few are wrong, and a sequence counts only as a whole. To find out why, I would look at the errors by position, and hide far distances in encoder, decoder and cross-attention, one at a time. The experiment shows nothing about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. And it has one small size and five seeds.
 # ### END SOLUTION
@@ -1378,7 +1378,7 @@ plt.show()
 # | | new lengths | far facts (our needles) | can cached keys be moved? | cost | seen in |
 # |---|---|---|---|---|---|
 # | sinusoidal, learned | fails beyond training | – | no: the position is inside the token | one addition per token | the first Transformer; BERT, GPT-2 |
-# | RoPE | fails as it is; a clip, a window or a short training with YaRN repairs the loss | unchanged 0.94 at 4x, 0.61 at 8x; all with a clip; none beyond a window | yes, by a common turn | one rotation per query and key | most language models |
+# | RoPE | fails as it is; a clip, a window (large models: plus first tokens) or a short training with YaRN repairs the loss | unchanged 0.94 at 4x, 0.61 at 8x; all with a clip; none beyond a window | yes, by a common turn | one rotation per query and key | most language models |
 # | ALiBi | loss stays flat | 0.94 at 4x, 0.79 at 8x; each value has its own reach | yes, as they are | a bias per score | BLOOM, MPT |
 # | T5's bias | no new bucket, but the loss rises from 1.50 to 2.19 at 8x | not measured | yes, as they are | a table lookup per score | T5, Flan-T5 |
 # | none in some layers (NoPE) | no new angle in these layers; in our test a rise of 0.06 nats at 8x | all | yes, as they are | none | SmolLM3, Llama 4, beside RoPE |

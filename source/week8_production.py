@@ -57,7 +57,7 @@ np.random.seed(0)
 #
 # GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi and GLM-4 turn half of the channels, StableLM and Qwen3-Next a quarter (defaults of `transformers` 5.23). The other channels compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
-# Why give up most of the rotation? There are three reasons. Turning fewer channels is cheaper (an argument for GPT-NeoX). Giving up most of it seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Week 5's hybrid has a whole layer that does not turn.
+# Why give up most of the rotation? There are three reasons. Turning fewer channels is cheaper (GPT-NeoX's own argument). Giving up most of it seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Week 5's hybrid has a whole layer that does not turn.
 #
 # The rotated part is a small RoPE of its own. With $r$ rotated channels (`rotary_dim`), pair $i$ has the frequency
 #
@@ -651,7 +651,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # $$q_h\cdot\big(W^{UK}_h c_j\big)=\big(W^{UK\,\top}_h q_h\big)\cdot c_j. \tag{6}$$
 #
-# Carry the *query* into the space of the latent, once, and compare it with the latents in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. (DeepSeek-V3's `inference/model.py`, 9b4e978, applies the two in turn: the product would be larger than both.) For values, too, the matrix comes last: mix the latents with the weights, then apply $W^{UV}_h$ to the one result.
+# Carry the *query* into the space of the latent, once, and compare it with the latents in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. (DeepSeek-V3's `inference/model.py`, 9b4e978, applies the two in turn: the product would be larger than both.) For values the matrix comes last: mix the latents with the attention weights, then apply $W^{UV}_h$ to the one result.
 #
 # **A worked example.** Take one head with $W^{UK}=\begin{pmatrix}1&2\\0&1\end{pmatrix}$, $q=(1,1)$, $c=(3,1)$. On the left of (6), $W^{UK}c=(5,1)$ and the product is 6. On the right, $W^{UK\,\top}q=(1,3)$ and the product is $3+3=6$.
 
@@ -882,13 +882,13 @@ for name, fields in configs.items():
 
 
 # %% [markdown]
-# The code that reads a field decides what it means (here `transformers` 5.23), not its name:
+# Not a field's name but the code that reads it (here `transformers` 5.23) decides what it means:
 #
 # - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
 # - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; GPT-NeoX calls it `rotary_pct`, and you may read that name in any model. `int()` rounds the product down.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** (SmolLM3, Llama 4): `self.use_rope = config.no_rope_layers[layer_idx]`.
-# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`. Linear attention has no rotation (Qwen3-Next). In Cohere 2 and EXAONE 4 (`model_type` `cohere2` and `exaone4`) only layers with a window turn, unless `sliding_window` is null, so that the model has no window. In all other models, Gemma 3 for one, full attention turns like the rest.
+# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`. Linear attention has no rotation (Qwen3-Next). In Cohere 2 and EXAONE 4 (`model_type` `cohere2` and `exaone4`) only layers with a window turn. If `sliding_window` is null, the model has no window, and all layers turn. In all other models, Gemma 3 for one, full attention turns like the rest.
 #
 # A field that is null (`None` in Python) counts as missing.
 
@@ -1105,7 +1105,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# Why has no sink formed? Perhaps because every training text began at a random character, so that no token was always the first, or because there are only two layers: we have not trained the other kind. But our tables show that "a window without sinks collapses" is a statement about *a model*. Check yours: measure the weight that its heads give to the first token.
+# Why has no sink formed? Perhaps because every training text began at a random character, so that no token was always the first, or because there are only two layers: we have tested neither. But our tables show that "a window without sinks collapses" is a statement about *a model*. Check yours: measure the weight that its heads give to the first token.
 # </details>
 #
 # ### A closer look
@@ -1117,7 +1117,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At a distance of 230 it shows what it showed at 31, in training.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Between which distances does pair 3's hand point to the half that belongs to keys ahead? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
+# **Predict.** Between which distances does pair 3 look as it does for keys up to half a turn *ahead*? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
 #
 # *Your prediction:*
 
@@ -1144,14 +1144,14 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
           [[name, beside(losses[:, 32:].mean(1), settled["window of 64, cached"])] for name, losses in arms.items()])
 
 # %% [markdown]
-# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3's hand points where keys ahead of the query would put it. (a) Where does the black curve rise? (b) Which of the other two curves follows it?
+# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3 looks as it does for keys ahead of the query. (a) Where does the black curve rise? (b) Which of the other two curves follows it?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
 # One pair of eight carries the whole cost. Give pair 3 the places in the cache and all others true positions, and 0.00 [−0.01..0.01] nats of the cost remain. Give pair 3 alone true positions, and it costs 0.40 [0.30..0.51], more than true positions in all pairs. The peaks of the black curve are about 20 apart, the turn of pair 1. Perhaps a sink looks most like a neighbour where pair 1 has also come full circle; we have not tested it.
 #
-# So for these four keys a distance does no harm just by being new: distances of 200 to 290 are as new as those of 100 to 190, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats (black curve). The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; we have not measured why.
+# So for these four keys a distance does no harm just by being new: distances of 200 to 287 are as new as those of 100 to 187, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats (black curve). The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; we have not measured why.
 # </details>
 
 # %% [markdown]
@@ -1179,7 +1179,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # <details><summary>1. A checkpoint says partial_rotary_factor 0.25, head_dim 128. Your code uses exponent −2i/128. What do you see?</summary>
 #
-# No error, but wrong scores at short distances already: only the first pair turns as trained. And the slowest pair, at 54 positions a turn instead of 35,000, orders no long ones.
+# No error, but wrong scores at short distances already: only the first pair turns as trained. And the slowest pair, at 54 positions a turn instead of 35,000, cannot tell long distances apart.
 # </details>
 #
 # <details><summary>2. A two-hour video, one frame of 10 × 10 tokens per second. How many positions does M-RoPE use, and how many tokens are there?</summary>
