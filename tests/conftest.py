@@ -41,8 +41,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     its tests share none; what takes longest begins first, or one core would wait for it at the end."""
     part = config.getoption("part")
     if part != "all":
-        chosen = [item for item in items if (item.get_closest_marker("nightly") is not None) == (part == "rest")]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        chosen, others = [], []
+        for item in items:
+            is_nightly = item.get_closest_marker("nightly") is not None
+            (chosen if is_nightly == (part == "rest") else others).append(item)
+        config.hook.pytest_deselected(items=others)
         items[:] = chosen
     for item in items:
         if item.get_closest_marker("nightly") is not None:

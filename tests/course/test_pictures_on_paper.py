@@ -6,6 +6,7 @@ import json
 import re
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -50,15 +51,15 @@ def pasted(name: str, kind: str, data: str) -> dict[str, object]:
     return {"source": f"BEFORE ![{name}](attachment:{name}) AFTER", "attachments": {name: {kind: data}}}
 
 
-SUBMISSIONS: dict[str, dict[str, object]] = {
-    "phone": pasted("IMG_1.jpg", "image/jpeg", phone_photo()),
-    "webp": pasted("a.webp", "image/webp", picture("WEBP")),
-    "filed": pasted("my proof (1).png", "image/png", picture("JPEG")),
-    "colab": {"source": f"BEFORE ![p.jpg](data:image/jpeg;base64,{picture('JPEG', (900, 900), noise=True)})\n\nAFTER"},
-    "html": {"source": f"BEFORE <img src='data:image/gif;base64,{picture('GIF')}'> AFTER"},
-    "heic": pasted("IMG_2.heic", "image/heic", HEIC),
-    "beside": {"source": "BEFORE ![](photo.jpg) AFTER"},
-    "bomb": pasted("b.png", "image/png", bomb()),
+SUBMISSIONS: dict[str, Callable[[], dict[str, object]]] = {
+    "phone": lambda: pasted("IMG_1.jpg", "image/jpeg", phone_photo()),
+    "webp": lambda: pasted("a.webp", "image/webp", picture("WEBP")),
+    "filed": lambda: pasted("my proof (1).png", "image/png", picture("JPEG")),
+    "colab": lambda: {"source": f"BEFORE ![p.jpg](data:image/jpeg;base64,{picture('JPEG', (900, 900), noise=True)})\n\nAFTER"},
+    "html": lambda: {"source": f"BEFORE <img src='data:image/gif;base64,{picture('GIF')}'> AFTER"},
+    "heic": lambda: pasted("IMG_2.heic", "image/heic", HEIC),
+    "beside": lambda: {"source": "BEFORE ![](photo.jpg) AFTER"},
+    "bomb": lambda: pasted("b.png", "image/png", bomb()),
 }
 NOT_SHOWN = {
     "heic": ("IMG_2.heic", "it is a HEIC file"),
@@ -83,7 +84,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Graded]:
     released = (COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb").read_text(encoding="utf-8")
     for student, proof in SUBMISSIONS.items():
         notebook = json.loads(released)
-        next(c for c in notebook["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == PROOF).update(proof)
+        next(c for c in notebook["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == PROOF).update(proof())
         path = root / "submitted" / student / WEEK3 / f"{WEEK3}.ipynb"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(notebook), encoding="utf-8")
