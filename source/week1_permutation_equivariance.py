@@ -497,7 +497,7 @@ def self_attention(x, mask=None):
 # Figure 1.3: run this cell
 names, perm = "abcde", torch.tensor([2, 0, 4, 1, 3])
 panels = [("X", x, range(5)), ("f(X)", self_attention(x)[0], range(5)),
-          ("PX", x[:, perm], perm), ("f(PX)", self_attention(x[:, perm])[0], perm)]
+          ("PX", x[:, perm], perm), ("f(PX). Is it P f(X)?", self_attention(x[:, perm])[0], perm)]
 fig, axes = lab.figure("Two roads: f is self-attention", nrows=2, ncols=2, height=4.6, width=7.4,
                        gridspec_kw={"hspace": 0.18, "wspace": 0.3})
 for ax, (title, values, order) in zip(axes.flat, panels):
@@ -641,7 +641,7 @@ def show_pair(title, mask=None):
         ax.set_title(name)
         ax.set_xticks(range(7), labels, rotation=90, fontsize=8)
         ax.set_yticks(range(7), labels, fontsize=8)
-    difference = lab.heatmap(axes[3], restored - original, "sorted back, less X", 1, "", "")
+    difference = lab.heatmap(axes[3], restored - original, "sorted back − X", 1, "", "")
     hatch(axes[3], hidden & hidden_back)
     axes[3].set_xticks(range(7), words, rotation=90, fontsize=8)
     axes[3].set_yticks(range(7), words, fontsize=8)
@@ -985,7 +985,7 @@ reading.plot(positions, targets["1/(i+1)"], color=lab.BLACK, linewidth=1.2, line
 reading.text(6, 0.31, "dotted: the true 1/(i+1)", fontsize=9, color="#444444")
 share.set(title="(a) equal scores:\nweight of token 0", xlabel="position i", ylabel="weight", ylim=(0, 1.05))
 reading.set(title="(b) with marker:\n1/(i+1) as read out", xlabel="position i", ylabel="reading (mean ± std)", ylim=(0, 0.56))
-size.set(title="(c) no marker:\nsize of the output", xlabel="position i", ylabel="distance from the mean output", ylim=(0, None))
+size.set(title="(c) no marker:\ndistance from the mean output", xlabel="position i", ylabel="distance", ylim=(0, None))
 for ax in (share, reading, size):
     ax.grid(axis="y")
 share.legend(loc="center right")

@@ -997,6 +997,7 @@ torch.set_num_threads(threads)
 for ax in (left, right):
     ax.axhline(1 / 8, color=lab.GREY, linewidth=1, linestyle=":")
     ax.grid(axis="y")
+left.text(-0.4, 0.135, "blind guess, 1/8", fontsize=9, color="#444444")
 left.set(title="the four conditions", ylabel="accuracy", ylim=(0, 1.05), xlim=(-0.5, 3.5))
 left.set_xticks(range(4), ["familiar,\n32 keys", "familiar,\nall keys", "new,\n32 keys", "new,\nall keys"], fontsize=8)
 right.set(title="new positions, only the latest keys", xlabel="keys that each query sees")
@@ -1048,7 +1049,7 @@ left.plot(similarity(64, 101), color=lab.BLUE, linestyle="-", marker="o", marker
 left.set(title="width 64", xlabel="offset k (positions)", ylabel="S(k) / S(0)", ylim=(0.3, 1.05))
 for d_model, colour, style in ((4, lab.VERMILLION, "--"), (64, lab.BLUE, "-"), (512, lab.GREEN, "-.")):
     right.plot(similarity(d_model, 101), color=colour, linestyle=style, linewidth=1.5, label=f"width {d_model}")
-right.set(title="other widths", xlabel="offset k (positions)", ylim=(-0.62, 1.05))
+right.set(title="three widths", xlabel="offset k (positions)", ylim=(-0.62, 1.05))
 right.legend(loc="lower left", ncols=3)
 for ax in (left, right):
     ax.grid(axis="y")
@@ -1145,7 +1146,7 @@ for ax, (name, rows) in zip(axes, tables.items()):
     ax.set_xticks([0, 32, 63])
     ax.set_yticks([0, 32, 63])
 axes[0].set_ylabel("position")
-fig.colorbar(image, ax=list(axes), location="bottom", shrink=0.4, aspect=30, label="cosine")
+fig.colorbar(image, ax=list(axes), location="bottom", shrink=0.4, aspect=30, ticks=[-1, 0, 1], label="cosine")
 plt.show()
 spread = lambda s: max(float(s.diagonal(k).max() - s.diagonal(k).min()) for k in range(64))
 lab.table(["", "largest spread along a diagonal"],

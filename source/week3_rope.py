@@ -464,6 +464,8 @@ lab.heatmap(axes[0], rotary, "RoPE", limit, "key position n", "query position m"
 image = lab.heatmap(axes[1], added, "sinusoid added", limit, "key position n", "query position m")
 fig.colorbar(image, ax=list(axes[:2]), shrink=0.75, extend="both").ax.set_title("score", fontsize=9, loc="left")
 offset = 22
+for ax in axes[:2]:
+    ax.plot([0, 47 - offset], [offset, 47], color=lab.BLACK, linewidth=1, linestyle="--")
 axes[2].plot(rotary.diagonal(-offset), color=lab.BLUE, linestyle="-", linewidth=3, label="RoPE")
 axes[2].plot(added.diagonal(-offset), color=lab.VERMILLION, linestyle="--", label="sinusoid added")
 axes[2].set(title=f"along m = n + {offset}", xlabel="key position n", ylabel="score", ylim=(-9, 6))
@@ -472,11 +474,11 @@ axes[2].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added. Right: one diagonal cut out of each. A score that depends on the offset alone keeps its colour along a diagonal.
+# **Figure 3.4. Scores over all positions.** Left: RoPE. Middle: sinusoids added. Right: the dashed diagonal of each. A score that depends on the offset alone keeps its colour along a diagonal.
 #
 # <details><summary>After you have run it</summary>
 #
-# With RoPE nothing changes along a diagonal. With added sinusoids the score moves by up to 14.
+# With RoPE nothing changes along a diagonal. With added sinusoids the score moves by about 7 along the dashed diagonal, and by up to 14 along others.
 # </details>
 
 # %% [markdown]
@@ -544,7 +546,7 @@ for ax, name, pairs, colour in zip(axes, ("pair 0 alone", "the fast half: pairs 
                                    ([0], [0, 1, 2, 3], [4, 5, 6, 7]), (lab.GREY, lab.BLUE, lab.VERMILLION)):
     mean = cosines[:, pairs].mean(1)
     ax.axvline(3, color=lab.BLACK, linewidth=1, linestyle=":")
-    ax.fill_between(offsets, -1, mean, color=colour, alpha=0.2, linewidth=0)
+    ax.fill_between(offsets, 0, mean, color=colour, alpha=0.2, linewidth=0)
     ax.plot(offsets, mean, color=colour, linestyle="-")
     ax.set(title=name, ylim=(-1, 1.15), xlim=(0, 63), yticks=(-1, 0, 1))
 axes[1].set_ylabel("mean of the cosines")
@@ -1235,20 +1237,20 @@ fig, axes = lab.figure("What the two heads think of a key, by its offset alone",
 for head, ax in enumerate(axes):
     curve = liking[head] - liking[head].mean()
     ax.axvspan(0, 31, color="#EEEEEE", zorder=0)
-    ax.axhline(float(curve[3]), color=lab.GREY, linewidth=1, linestyle="--")
+    ax.axhline(float(curve[3]), color=lab.GREY, linewidth=1, linestyle="--", label="score at offset 3")
     ax.plot(far, curve, color=lab.BLUE, linestyle="-", linewidth=1.6)
     turns = (3 + 2 * math.pi * torch.arange(5, 20)).round().int()  # beyond training, whole turns of pair 0 after 3
-    ax.plot(turns, curve[turns], color=lab.VERMILLION, linestyle="none", marker="o", markersize=6)
-    ax.plot(3, float(curve[3]), color=lab.GREEN, linestyle="none", marker="D", markersize=8)
+    ax.plot(turns, curve[turns], color=lab.VERMILLION, linestyle="none", marker="o", markersize=6,
+            label="3 + whole turns of pair 0")
+    ax.plot(3, float(curve[3]), color=lab.GREEN, linestyle="none", marker="D", markersize=8, label="offset 3")
     ax.set(title=f"head {head}", ylabel="mean score", ylim=(-19, 21))
 axes[0].text(17, -17.5, "met in training", ha="center", fontsize=9, color="#444444")
-axes[0].text(5, 16.5, "◆ offset 3", fontsize=9, color=lab.GREEN)
-axes[0].text(36, 16.5, "● 3 + whole turns of pair 0", fontsize=9, color="#A84300")
+axes[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
 axes[1].set(xlabel="offset m − n (positions)", xlim=(-1, 128))
 plt.show()
 
 # %% [markdown]
-# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: offsets beyond training, named in the upper panel. Grey: the offsets of training.
+# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: offsets beyond training. Grey: the offsets of training.
 #
 # <details><summary>After you have run it</summary>
 #
@@ -1388,6 +1390,8 @@ for name, cosines, colour, style in ways:
     worst = (cosines - truth).abs().amax(1)
     ax.loglog(at[1:], worst.cummax(0).values[1:].clamp(min=1e-9), color=colour, linestyle=style, label=name)
     rows.append([name, f"{float(worst[4095]):.3f}", f"{float(worst.max()):.3f}"])
+ax.axhline(2, color=lab.GREY, linewidth=1, linestyle="-", zorder=1)
+ax.text(1.1, 2.6, "2: opposite direction", fontsize=9, color="#444444")
 ax.set(xlabel="position", ylabel="error of the cosine, largest over all pairs", ylim=(1e-8, 30), xlim=(1, 4096))
 ax.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
 ax.grid(axis="y")

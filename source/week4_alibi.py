@@ -300,9 +300,10 @@ fig, ax = lab.figure("Slopes of 20 heads", height=3.4)
 ax.axvspan(15.5, 19.6, color="#F0F0F0", zorder=0)
 ax.text(7.5, 1.25, "heads 0–15: the slopes of 16 heads", ha="center", fontsize=9, color="#444444")
 ax.text(17.55, 1.25, "16–19: of 32 heads", ha="center", fontsize=9, color="#444444")
-ax.semilogy(official, marker="o", linestyle="none", markersize=8, color=lab.BLUE, label="official rule (your function)")
-ax.semilogy(equation_3(20), marker="x", linestyle="none", markersize=8, color=lab.VERMILLION,
-            markeredgewidth=2, label="equation (3) with h = 20")
+ax.semilogy(official, marker="o", linestyle="none", markersize=10, markerfacecolor="none", color=lab.BLUE,
+            label="official rule (your function)")
+ax.semilogy(equation_3(20), marker="x", linestyle="none", markersize=5, color=lab.VERMILLION,
+            markeredgewidth=1.5, label="equation (3) with h = 20")
 ax.semilogy(official.sort(descending=True).values, marker="_", linestyle="none", markersize=14, color=lab.BLACK,
             label="official slopes, sorted")
 ax.set(xlabel="head", ylabel="slope (log scale)", ylim=(0.003, 2), xlim=(-0.6, 19.6))
@@ -313,7 +314,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 4.3. Slopes of 20 heads.** Circles: the official rule, 16 heads and then every second of 32 (shaded). Crosses: equation (3) with $h=20$. Bars: the official slopes, sorted. Look for heads at which two of the three agree.
+# **Figure 4.3. Slopes of 20 heads.** Circles: the official rule, 16 heads and then every second of 32 (shaded). Crosses: equation (3) with $h=20$. Bars: the official slopes, sorted. Does any cross lie exactly on a circle? On a bar?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -686,8 +687,8 @@ for ax, (title, values) in zip(axes, panels):
     for row in range(n):
         for column in range(n):
             value = float(values[row, column]) + 0.0
-            ax.text(column, row, f"{value:g}", ha="center", va="center", fontsize=6.5,
-                    color="white" if abs(value) > 4.5 else "#222222")
+            ax.text(column, row, f"{value:g}", ha="center", va="center", fontsize=7.5,
+                    color="white" if abs(value) >= 4.5 else "#222222")
 fig.colorbar(image, ax=axes, shrink=0.75).ax.set_title("bias", fontsize=9, loc="left")
 plt.show()
 
@@ -718,7 +719,7 @@ lab.table(["number stored near the end", *(f"{value:.0f}" for value in values[1:
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 4.7: run this cell
-fig, axes = lab.figure("Attention of token 4,095 to its last 64 keys, bias stored in bfloat16", ncols=3, height=3.3,
+fig, axes = lab.figure("Attention of token 4,095 to its last 64 keys, bias in bfloat16, slope 1/2", ncols=3, height=3.3,
                        sharey=True)
 for ax, (name, weights) in zip(axes, weights_of.items()):
     ax.semilogy(j[-64:], weights[-64:], color=lab.VERMILLION, linestyle="-", drawstyle="steps-mid", linewidth=2,
@@ -969,12 +970,12 @@ for (upper, lower), (name, weights) in zip(axes.T, patterns.items()):
     image = upper.imshow(weights, norm=plt.matplotlib.colors.PowerNorm(0.5, 0, 0.4), interpolation="nearest")
     upper.set(title=name, xlabel="key position j")
     lower.bar(range(n), weights[-1], color=[lab.VERMILLION if s > 2 else lab.SKY for s in strength])
-    lower.set(title="weights of the last query", xlabel="key position j", ylim=(0, 0.25))
+    lower.set(title="weights of the last query", xlabel="key position j", ylim=(0, 0.25), axisbelow=True)
     lower.grid(axis="y")
 axes[0, 0].set_ylabel("query position i")
 axes[1, 0].set_ylabel("weight")
 bar = fig.colorbar(image, ax=axes[0], shrink=0.8, ticks=[0, 0.05, 0.1, 0.2, 0.4], extend="max")
-bar.ax.set_title("weight", fontsize=9, loc="left")
+bar.set_label("weight (square-root scale)")
 plt.show()
 
 
@@ -1199,15 +1200,17 @@ lab.table(["heads in the layer", *layers],
 fig, axes = lab.figure("How far back each head sees", ncols=3, height=3.7, sharex=True)
 for ax, n_heads in zip(axes, (4, 8, 12)):
     for head, slope in enumerate(alibi_slopes(n_heads).tolist()):
-        ax.barh(head, effective_window(slope) - 1, left=1, height=0.62, color=lab.SKY)
-        ax.plot([max(math.log(2) / slope, 1)], [head], marker="|", markersize=9, markeredgewidth=2, color=lab.BLACK)
+        bar = ax.barh(head, effective_window(slope) - 0.8, left=0.8, height=0.62, color=lab.SKY)
+        tick, = ax.plot(math.log(2) / slope, head, marker="|", linestyle="none", markersize=9, markeredgewidth=2,
+                        color=lab.BLACK)
     ax.set_xscale("log", base=10)
-    ax.set(title=f"{n_heads} heads", xlabel="distance back from the query", xlim=(2000, 1), ylim=(n_heads - 0.4, -0.6))
+    ax.set(title=f"{n_heads} heads", xlabel="distance back from the query", xlim=(2000, 0.8), ylim=(n_heads - 0.4, -0.6))
     ax.set_xticks([1000, 100, 10, 1], ["1,000", "100", "10", "1"])
     ax.set_yticks(range(n_heads))
     ax.axvline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--")
 axes[0].set_ylabel("head")
 axes[0].text(1000, 0, "window of\nslope 1/256", fontsize=9, va="center", color="#444444")
+fig.legend([bar, tick], ["bar: weight factor at least 1%", "tick: half-life"], loc="outside lower center", ncols=2)
 plt.show()
 
 # %% [markdown]
@@ -1266,7 +1269,7 @@ for pair, (name, causal) in zip((axes[:2], axes[2:]), (("no mask", False), ("cau
     there, back = weights(forwards, causal), weights(backwards, causal).flip(0, 1)
     gap = float((there.nan_to_num() - back.nan_to_num()).abs().max())
     for ax, picture, title in zip(pair, (there, back), (name, f"{name}, reversed:\nlargest change {gap:.2f}")):
-        image = ax.imshow(picture, vmin=0, vmax=0.6, interpolation="nearest")
+        image = ax.imshow(picture, vmin=0, vmax=1, interpolation="nearest")
         ax.set(title=title, xlabel="key (token number)", xticks=range(6), yticks=range(6))
 axes[0].set_ylabel("query (token number)")
 bar = fig.colorbar(image, ax=axes, shrink=0.8)

@@ -457,7 +457,7 @@ for height, words in ((0.0, "0: right"), (1.0, "1: as wrong as the score of anot
     ax.text(8100, height + 0.03, words, color="#222222", fontsize=9, ha="right")
 ax.axvline(original, color=lab.GREY, linewidth=1.2, linestyle="--")
 ax.text(original + 60, 0.12, "training length", color="#444444", fontsize=9)
-ax.set(xlabel="position of the key", ylabel="error", ylim=(-0.05, 1.3), xlim=(0, n))
+ax.set(xlabel="position of the key", ylabel="error (1 = another key's score)", ylim=(-0.05, 1.3), xlim=(0, n))
 plt.show()
 
 
@@ -914,7 +914,7 @@ with open("week5_results.json", encoding="utf-8") as file:
 tested = results["tested"]
 LOOK = {"none": (lab.BLACK, ":", "o"), "sinusoidal": (lab.ORANGE, "-.", "s"), "learned": (lab.PURPLE, (0, (8, 3)), "^"),
         "rope": (lab.BLUE, "-", "D"), "alibi": (lab.GREEN, "--", "v"), "t5": (lab.VERMILLION, (0, (5, 1, 1, 1)), "X"),
-        "hybrid": (lab.BLACK, "-", "P")}
+        "hybrid": (lab.PURPLE, "-", "P")}
 
 def band(ax, lengths, per_seed, colour, style, marker="o", label=None, **options):
     """The mean over seeds as a line, and the range from the lowest to the highest seed as a band."""
@@ -992,10 +992,10 @@ my_losses = loss_by_length(mine, probes, lengths, 32)
 # Figure 5.8: run this cell
 size = len(ready.ALPHABET)  # how often each character follows each other one; one is added to every count
 follows = torch.ones(size, size).index_put((train_text[:-1], train_text[1:]), torch.tensor(1.0), accumulate=True)
-last = probes[:, -33:].cpu()
+last = ready.windows(test_text, 512, 96)[:, -33:]  # the windows of the shipped results and of the control
 pairs_loss = -float((follows / follows.sum(1, keepdim=True)).log()[last[:, :-1], last[:, 1:]].mean())
 control = [(2.1492, 2.2060), (2.1426, 2.1946), (2.1507, 2.2029), (2.1452, 2.1991), (2.1569, 2.2081)]  # loss at 64, at 512
-fig, (left, right) = lab.figure("A model of your own, 300 steps", ncols=2, height=3.4)
+fig, (left, right) = lab.figure("A model of your own, 300 steps", ncols=2, height=4.0)
 colour, style, marker = LOOK[ENCODING]
 change = [my_losses[n] - my_losses[trained] for n in lengths]
 left.plot(history, color=colour, linestyle=style, linewidth=1, label=ready.NAMES[ENCODING])
@@ -1011,14 +1011,14 @@ if trained == 64:
         band(right, tested, per_seed - per_seed[:, :1], *LOOK[encoding], f"{ready.NAMES[encoding]}, 1,000 steps", alpha=0.6)
 length_axis(right, lengths, trained)
 right.set(title="loss minus the loss at 1x (last 32 targets)", ylim=(-0.1, 2.2))
-right.legend(loc="upper left", fontsize=8)
+fig.legend(*right.get_legend_handles_labels(), title="right:", loc="outside lower center", ncols=3)
 plt.show()
 if ENCODING == "alibi":
     print(f"the loss changes by less than 0.15 nats up to 8x: {max(map(abs, change)) < 0.15}")
 
 
 # %% [markdown]
-# **Figure 5.8. Your own model.** Left: training; dashed, what a bigram model (one character back) reaches on the test. Right: how the loss changes with the length, for your model, the control (hollow) and the shipped models of 1,000 steps. Try `ENCODING = "t5"` or `"rope"`.
+# **Figure 5.8. Your own model.** Left: training; dashed, what a bigram model (one character back) reaches on the 96 windows of Figure 5.7. Right: how the loss changes with the length, for your model, the control (hollow) and the shipped models of 1,000 steps. Try `ENCODING = "t5"` or `"rope"`.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1079,8 +1079,9 @@ fig, ax = lab.figure("RoPE trained at 64, stretched without further training, fi
 for method in METHODS:
     label = {"none": "do nothing", "dynamic NTK": "dynamic NTK, c = 8"}.get(method, method)
     band(ax, tested, curves[method], *METHOD[method], marker=None, label=label)
-    ax.plot(list(yours[method]), list(yours[method].values()), linestyle="none", marker="x", markersize=9, color=lab.BLACK)
-ax.plot([], [], linestyle="none", marker="x", color=lab.BLACK, label="your functions,\none of the five models")
+    ax.plot(list(yours[method]), list(yours[method].values()), linestyle="none", marker="x", markersize=10,
+            markeredgewidth=2, color=METHOD[method][0])
+ax.plot([], [], linestyle="none", marker="x", markersize=10, markeredgewidth=2, color=lab.GREY, label="your functions,\none of the five models")
 length_axis(ax, tested, 64)
 ax.set(ylabel="loss (nats per character)", ylim=(1.2, 4))
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
@@ -1095,7 +1096,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
           [[method, *spread(curves[method])] for method in METHODS])
 
 # %% [markdown]
-# **Figure 5.9. Extending RoPE.** Lines and bands as before; crosses: *your* functions on one of the five models. Compare the order of the methods at 2x and at 8x.
+# **Figure 5.9. Extending RoPE.** Lines and bands as before; crosses, in the colour of their method: *your* functions on one of the five models. Compare the order of the methods at 2x and at 8x.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1545,7 +1546,7 @@ def sampled(n, change):
     return float(change(logits).softmax(-1)[:, 0].mean())
 
 kinds = [("as it is", lambda n: 1.0, lambda x, n: x, lab.VERMILLION, "-", "o"),
-         ("log n added", lambda n: 1.0, lambda x, n: x + math.log(n), lab.ORANGE, ":", "+"),
+         ("log n added", lambda n: 1.0, lambda x, n: x + math.log(n), lab.BLACK, ":", "+"),
          ("multiplied by log n / log 64", lambda n: log_n_scale(n, 64), lambda x, n: x * log_n_scale(n, 64),
           lab.BLUE, "--", "s")]
 fig, ax = lab.figure("Weight of the one key that matters (logit 8) among n noise keys", height=3.4)
@@ -1557,6 +1558,7 @@ for name, factor, change, colour, style, marker in kinds:
     ax.plot(sizes, drawn, color=colour, linestyle="none", marker=marker, markersize=6)
     rows.append([name, *(f"{mass(n, factor(n)):.3f}" for n in (64, 512, 4096, 32768))])
 ax.set_xscale("log", base=2)
+ax.plot([], [], color=lab.GREY, linestyle="none", marker="o", markersize=6, label="marks: drawn at random, mean of 20")
 ax.set_xticks([64, 512, 4096, 32768], ["64", "512", "4,096", "32,768"])
 ax.set(xlabel="number of noise keys n", ylabel="attention weight", ylim=(0, 1.08))
 ax.grid(axis="y")
@@ -1597,8 +1599,9 @@ fig, ax = lab.figure("Needle in the first quarter, trained at 64 (dashed line), 
 for encoding in ("alibi", "rope"):
     colour, style, marker = LOOK[encoding]
     band(ax, lengths_n, needle[encoding]["found"], colour, style, marker, f"{ready.NAMES[encoding]}: needles found")
-    band(ax, lengths_n, np.exp(-np.array(needle[encoding]["filler"])), colour, ":", marker,
-         f"{ready.NAMES[encoding]}: filler, mean probability", markevery=(0 if encoding == "alibi" else 1, 2))
+    below = {"linewidth": 8, "alpha": 0.35} if encoding == "alibi" else {}  # two lines on top of each other
+    band(ax, lengths_n, np.exp(-np.array(needle[encoding]["filler"])), colour, "-" if below else ":", None if below else marker,
+         f"{ready.NAMES[encoding]}: filler, mean probability", **below)
 ax.axhline(1 / 16, color=lab.GREY, linewidth=1, linestyle=":")
 ax.text(66, 0.085, "guessing a needle", fontsize=9, color="#444444")
 length_axis(ax, lengths_n, 64)
@@ -1611,7 +1614,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
            ["ALiBi: found, logits times λ", *spread(results["needle_log_n"])]])
 
 # %% [markdown]
-# **Figure 5.14. Needles and filler.** Solid and dashed: needles found. Dotted: the geometric mean probability of the right filler symbol ($e^{-\text{loss}}$).
+# **Figure 5.14. Needles and filler.** Lines that fall: needles found. Level, wide and dotted: the geometric mean probability of the right filler symbol ($e^{-\text{loss}}$).
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1658,10 +1661,11 @@ fig, ax = lab.figure("ALiBi, 1,024 tokens: needles found and lost", height=4.2)
 for hit, colour, marker, label in ((True, lab.BLUE, "o", "found"), (False, lab.VERMILLION, "x", "lost")):
     chosen = found == hit
     ax.plot(distance[chosen], rank[value[chosen]], color=colour, marker=marker, markersize=5, linestyle="none", label=label)
-for window in (19, 74, 295):
-    ax.axvline(window, color=lab.GREY, linewidth=1, linestyle=":", zorder=0)
+for head, (window, side) in enumerate(((19, "center"), (74, "left"), (295, "left"))):
+    ax.axvline(window, color="#444444", linewidth=1.2, linestyle=":", zorder=0)
+    ax.text(window if head else 12, ready.VALUES - 0.2, f"head {head}", color="#444444", fontsize=9, ha=side)
 ax.set_yticks(range(ready.VALUES), [str(int(v)) for v in reach.argsort()])
-ax.set(xlabel="distance from the query to the needle (dotted: windows of heads 0 to 2)", ylabel="value of the needle",
+ax.set(xlabel="distance from the query to the needle (dotted: windows of heads 0 to 2)", ylabel="value of the needle, sorted by reach",
        xlim=(0, length))
 fig.legend(*ax.get_legend_handles_labels(), loc="upper right", ncols=2)
 plt.show()
@@ -1758,13 +1762,14 @@ left.plot(list(live_found), list(live_found.values()), color=lab.VERMILLION, mar
           linestyle="none", label="yours")
 length_axis(left, lengths_n, 64)
 left.set(title="needles found in the first quarter", ylabel="share", ylim=(0, 1.08))
-left.legend(loc="lower left")
+left.legend(loc="lower left", frameon=True, framealpha=1, edgecolor="none")
 for encoding in ("hybrid", "alibi", "rope", "none"):
     per_seed = results["fixed"][encoding]
     band(right, tested, per_seed, *LOOK[encoding], named(ready.NAMES[encoding], per_seed))
 length_axis(right, tested, 64)
 right.set(title="language modelling, last 32 targets", ylabel="loss (nats per character)", ylim=(1.2, 3.5))
-right.legend(loc="upper left")
+right.legend(loc="upper left", frameon=True, framealpha=1, edgecolor="none")
+fig.get_layout_engine().set(wspace=0.08)
 plt.show()
 print("your hybrid finds at least 95 % at every length:", min(live_found.values()) >= 0.95)
 english = [*spread(results["fixed"]["hybrid"]), "-"]

@@ -204,20 +204,21 @@ week6.relative_positions(relative_positions)
 offset = relative_positions(4, 6)
 clip, span = 2, 2
 pictures = {"offset j − i": offset, f"Shaw's row, clip {clip}": clip + offset.clamp(-clip, clip),
-            "distance i − j": -offset, f"DeBERTa's row, span {span}": (span - offset).clamp(0, 2 * span - 1)}
-fig, axes = lab.figure("Four queries (positions 2 to 5), six keys: one matrix, three ways to index a table", ncols=4, height=2.2)
+            "Transformer-XL's row, i − j": -offset, f"DeBERTa's row, span {span}": (span - offset).clamp(0, 2 * span - 1)}
+fig, axes = lab.figure("Four queries (positions 2 to 5), six keys: the offset, and three rules for the row", ncols=4, height=2.2)
 for ax, (name, numbers) in zip(axes, pictures.items()):
     lab.heatmap(ax, numbers, name, limit=6, xlabel="key", ylabel="")
     for row in range(4):
         for column in range(6):
-            ax.text(column, row, int(numbers[row, column]), ha="center", va="center", fontsize=9)
+            number = int(numbers[row, column])
+            ax.text(column, row, number, ha="center", va="center", fontsize=9, color="white" if abs(number) > 3 else "#222222")
     ax.set(xticks=range(6), yticks=range(4), yticklabels=range(2, 6))
 axes[0].set_ylabel("query position")
 plt.show()
 
 
 # %% [markdown]
-# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: which row a method reads depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) Beyond clip or span the numbers stay the same: far offsets share a row.
+# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: which row a method reads depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) Beyond clip or span the numbers stay the same: far offsets share a row. (c) Transformer-XL masks what would be a negative row.
 
 # %% [markdown]
 # ## 2 · Shaw: a vector for every offset
@@ -642,7 +643,7 @@ left.step(offset, two_sided, where="mid", color=lab.BLUE, linestyle="-", label="
 left.step(offset, causal, where="mid", color=lab.VERMILLION, linestyle="--", label="causal")
 left.set(title="bucket of every offset", xlabel="offset j − i (positions)", ylabel="bucket", ylim=(-1, 32))
 left.grid(axis="y")
-left.legend(loc="upper left", bbox_to_anchor=(0.02, 0.9))
+left.legend(loc="center right")
 distance = torch.arange(0, 400)
 widths = torch.bincount(t5_bucket(-distance), minlength=16)[:15]
 right.bar(range(15), widths, color=lab.SKY)
@@ -939,7 +940,8 @@ for place, (arm, rows) in enumerate(costs.items()):
     ax.plot([min(rows)[0], max(rows)[0]], [place, place], color=lab.BLACK, linestyle="-", linewidth=1.5)
 ax.set_yticks(range(len(costs)), list(costs))
 ax.invert_yaxis()
-ax.set(xlabel=f"CPU time (ms), mean and range over {made['seeds']} runs of the best of five")
+ax.set(xlabel=f"CPU time (ms): best of five, mean and range over {made['seeds']} runs")
+ax.set_axisbelow(True)
 ax.grid(axis="x")
 plt.show()
 extra = {"plain attention": 0, "T5's bias": 8 * length**2, "Shaw, 33 products and a gather": 8 * length * (33 + length),
@@ -948,7 +950,7 @@ extra = {"plain attention": 0, "T5's bias": 8 * length**2, "Shaw, 33 products an
 lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 4 / 2**20:,.0f}"] for arm in costs])
 
 # %% [markdown]
-# **Figure 6.5. Time and memory.** Red: Shaw's equation as it is printed, with a vector for each pair of tokens, in both of its terms. "33 products and a gather": the same result without those vectors.
+# **Figure 6.5. Time.** Red: Shaw's equation as it is printed, with a vector for each pair of tokens, in both of its terms. "33 products and a gather": the same result without those vectors.
 
 # %% [markdown]
 # All forms but the red one cost 1.6 to 2.6 times plain attention here. (T5's bar includes the buckets, which a model computes once.)
@@ -1080,7 +1082,7 @@ for ax, task, title in zip(axes, ("pull", "push"), ("pull: the query knows", "pu
         ax.plot(at_16, [place - 0.15] * 5, marker, color=colour, markersize=5, linestyle="none")
         ax.plot(at_64, [place + 0.2] * 5, marker, color=colour, markersize=5, linestyle="none", markerfacecolor="none")
     ax.axvline(bag, color=lab.GREY, linewidth=1, linestyle=":")
-    ax.text(bag - 0.01, 7.4, "bag", fontsize=9, color="#444444", ha="right")
+    ax.text(bag + 0.01, 6, "bag (guess)", fontsize=9, color="#444444", va="center")
     ax.set(title=title, xlabel="accuracy", xlim=(0.2, 1.05))
     ax.grid(axis="x")
 axes[0].set_yticks(range(len(looks)), list(looks))
@@ -1094,7 +1096,7 @@ lab.table(["mean [lowest..highest]", *(f"{task}, {n}" for task in ("pull", "push
           [[arm, *spread(results["pull"][arm]), *spread(results["push"][arm])] for arm in looks])
 
 # %% [markdown]
-# **Figure 6.6. Pull and push.** One mark per training seed; filled: 16 tokens, open: 64. Dotted ("bag"): naming the commonest of the last four payloads.
+# **Figure 6.6. Pull and push.** One mark per training seed; filled: 16 tokens, open: 64. Dotted ("bag"): guessing the commonest of the last four payloads.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 6.7: run this cell
@@ -1105,11 +1107,14 @@ with torch.no_grad():
     to_position = torch.einsum("ohd,htd->hot", q, deberta.extra["pos_k"][:, 8:]) / math.sqrt(48)  # distances 0 to 7
     panels = {"DeBERTa on pull, head 0": to_position[0], "DeBERTa on pull, head 1": to_position[1],
               "T5 on push": t5.extra["table"].detach()[:8].T}
-fig, axes = lab.figure("What a table has learned (one seed)", ncols=3, height=2.5)
+fig, axes = lab.figure("What a table has learned (one seed)", ncols=3, height=2.7)
 for ax, (name, scores) in zip(axes, panels.items()):
     heads = len(scores) == 2
-    lab.heatmap(ax, scores, name, limit=float(scores.abs().max()), xlabel="distance", ylabel="head" if heads else "offset named")
+    limit = float((scores if heads else to_position).abs().max())  # one for both heads of DeBERTa
+    image = lab.heatmap(ax, scores, name, limit=limit, xlabel="distance", ylabel="head" if heads else "offset named")
     ax.set_yticks(range(len(scores)), ["0", "1"] if heads else ["1", "2", "3", "4"])
+    if ax is not axes[0]:
+        fig.colorbar(image, ax=ax if heads else axes[:2], location="bottom", aspect=30, fraction=0.08)
 plt.show()
 
 # %% [markdown]
@@ -1213,11 +1218,13 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # Figure 6.8: run this cell
 variants, tested = results["variants"], results["tested"]["variants"]
 fig, ax = lab.figure("Ascending? Trained on 8 numbers, five seeds each", height=3.3)
-for (name, per_seed), colour, style in zip(variants.items(), lab.COLOURS, lab.LINES):
+for place, ((name, per_seed), colour, style) in enumerate(zip(variants.items(), lab.COLOURS, lab.LINES)):
+    beside = np.array(tested) * 1.025 ** (place - 1.5)  # side by side, not on top of each other
     for seed, values in enumerate(per_seed):
-        ax.plot(tested, values, color=colour, linestyle=style, marker="o", markersize=3, linewidth=1.1, alpha=0.7,
+        ax.plot(beside, values, color=colour, linestyle=style, marker="o", markersize=3.5, linewidth=1.4, alpha=0.8,
                 label=None if seed else name)
-ax.axhline(0.5, color=lab.GREY, linewidth=1, linestyle=":")
+ax.axhline(0.5, color="#DDDDDD", linewidth=5, linestyle="-", zorder=0)
+ax.text(tested[0], 0.51, "guessing", color="#444444", fontsize=9)
 ax.set_xscale("log", base=2)
 ax.set_xticks(tested, [f"{n}\n{n // 8}x" for n in tested])
 ax.minorticks_off()
@@ -1228,7 +1235,7 @@ plt.show()
 lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] for name, rows in variants.items()])
 
 # %% [markdown]
-# **Figure 6.8. Sum, product, recursion.** One thin line per training seed. Dotted: guessing.
+# **Figure 6.8. Sum, product, recursion.** One thin line per training seed; the four encodings are drawn slightly side by side. Grey: guessing.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>

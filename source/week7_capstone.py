@@ -85,10 +85,10 @@ for ax, (name, reads) in zip(axes, ways.items()):
         ax.add_patch(plt.Rectangle((0.4, -0.1), 4.2, 0.2, color=lab.GREEN))
         ax.add_patch(plt.Rectangle((5.2, -0.1), 1.4, 0.2, color=lab.ORANGE))
         ax.text(2.5, -0.18, "latent", ha="center", va="top", fontsize=9)
-        ax.text(5.9, -0.18, "turned", ha="center", va="top", fontsize=9)
+        ax.text(5.9, -0.18, "rotated", ha="center", va="top", fontsize=9)
     else:
         ax.plot(places, [0] * len(places), "s", color=lab.KEY, markersize=9)
-    ax.set(title=name, xlim=(-0.7, 7.7), ylim=(-0.5, 1.2), xticks=[], yticks=[0, 1])
+    ax.set(title=name, xlim=(-0.7, 7.7), ylim=(-0.32, 1.2), xticks=[], yticks=[0, 1])
     for side in ("bottom", "left"):
         ax.spines[side].set_visible(False)
     ax.tick_params(left=False)
@@ -520,6 +520,9 @@ for ax, real in zip(axes, keep):
     ax.grid(which="minor", color="white", linewidth=1.5)
     ax.tick_params(which="minor", length=0)
 axes[0].set_ylabel("query, position")
+for colour, words in ((lab.BLUE, "may be seen"), ("#F3C9A8", "padding"), ("#E4E4E4", "query is padding")):
+    axes[0].add_patch(plt.Rectangle((0, 0), 0, 0, color=colour, label=words))
+fig.legend(loc="outside lower center", ncols=3)
 plt.show()
 
 
@@ -1156,6 +1159,7 @@ for name, (whole, single) in right.items():
     ax.plot(lengths, list(whole.values()), color=colour, linestyle="-", marker="o", label=f"{name}: whole sequences")
     ax.plot(lengths, list(single.values()), color=colour, linestyle=":", marker=".", label=f"{name}: single symbols")
 ax.axvspan(2, 10, color="#EEEEEE", zorder=0)
+ax.text(3.8, 0.5, "trained", color="#666666")
 ax.set(xlabel="length", ylabel="share right", ylim=(-0.03, 1.05), xticks=lengths)
 ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 plt.show()
@@ -1183,19 +1187,19 @@ lab.table(["single symbols", *(f"length {n}" for n in results["tested"])],
 # Figure 7.6: run this cell.
 fig, axes = lab.figure("Whole sequences right, five seeds each", ncols=2, height=3.2, sharey=True)
 for ax, task in zip(axes, ("copy", "reverse")):
-    for arm, by_task in results["arms"].items():
+    for place, (arm, by_task) in enumerate(results["arms"].items()):
         colour, style = looks[arm]
-        for row in by_task[task]["whole"]:
-            ax.plot(results["tested"], row, color=colour, linestyle=style, linewidth=1.1, alpha=0.6)
+        for row in by_task[task]["whole"]:  # arms one above the other where they are equal
+            ax.plot(results["tested"], np.array(row) + 0.015 * (place - 1.5), color=colour, linestyle=style, linewidth=1.4, alpha=0.8)
         ax.plot([], [], color=colour, linestyle=style, label=arm)
-    ax.set(title=task, xlabel="length", xticks=results["tested"], ylim=(-0.03, 1.05))
+    ax.set(title=task, xlabel="length", xticks=results["tested"], ylim=(-0.06, 1.06))
 axes[0].set_ylabel("share right")
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 plt.show()
 
 
 # %% [markdown]
-# **Figure 7.6. Five seeds per arm.** Each thin line is a training run; whole sequences count. (a) Which lines are at the top for copy, which for reverse? (b) Where do they leave the top?
+# **Figure 7.6. Five seeds per arm.** Each thin line is a training run; whole sequences count. Equal arms are drawn 0.015 apart. (a) Which lines are at the top for copy, which for reverse? (b) Where do they leave the top?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1236,10 +1240,11 @@ for layer in blind.encoder.layers:
     layer["attention"].forward = hides_far(layer["attention"], reach=9)  # try 3, 6 and 12
 near = ready.scores(blind, "copy", lengths, size=100)
 fig, ax = lab.figure("Copying without positions, 2+2 layers, one seed: single symbols", height=2.6)
-for name, shares, marker in (("encoder: keys beyond 9 hidden", near[1], "o"), ("as it is", right["no positions, 2+2 layers"][1], ".")):
+for name, shares, marker in (("encoder: keys more than 9 away hidden", near[1], "o"), ("as it is", right["no positions, 2+2 layers"][1], ".")):
     ax.plot(lengths, list(shares.values()), color=looks["no positions, 2+2 layers"][0], linestyle="-" if marker == "o" else ":",
             marker=marker, label=name)
 ax.axvspan(2, 10, color="#EEEEEE", zorder=0)
+ax.text(3.8, 0.5, "trained", color="#666666")
 ax.set(xlabel="length", ylabel="share right", ylim=(-0.03, 1.05), xticks=lengths)
 ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 plt.show()

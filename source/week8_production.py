@@ -430,7 +430,7 @@ fig, axes = lab.figure("Who sees whom, and with how much weight? Ten tokens", nr
 query, key = torch.arange(10)[:, None], torch.arange(10)
 for ax, (title, seen) in zip(axes[0], {"(a) causal": key <= query, "(b) window of 4": (key <= query) & (key > query - 4),
                                        "(c) 2 sink tokens, window of 4": (key <= query) & ((key > query - 4) | (key < 2))}.items()):
-    shown = torch.where(seen & (key < 2) & (key <= query - 4), 2, seen.long()) if "sink" in title else seen.long()
+    shown = torch.where(seen & (key < 2), 2, seen.long()) if "sink" in title else seen.long()
     ax.imshow(shown, cmap=plt.matplotlib.colors.ListedColormap(["white", lab.ORANGE, lab.BLUE][:int(shown.max()) + 1]),
               interpolation="nearest")
     ax.set(title=title, xlabel="key", xticks=range(0, 10, 3), yticks=range(0, 10, 3))
@@ -791,7 +791,7 @@ serving.moving_absorbed()
 # %% [markdown] nbgrader={"grade_id": "absorption_explained_question", "locked": true}
 # ### Exercise 8.4, second part · Why the rotation stays outside
 #
-# **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
+# **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
 #
 # *Why it matters:* people say that "RoPE is incompatible with MLA". You can say which product fails, and what a way round it would cost.
 #
@@ -1009,7 +1009,7 @@ live = {name: serving.stream(model, tokens, rule) for name, rule in rules.items(
 # Figure 8.6: run this cell.
 fig, ax = lab.figure("Loss along the stream: one seed, 32 texts, trained on 64 characters", height=3.8)
 live = {"everything kept": serving.dense(model, tokens)} | live
-looks = {"everything kept": (lab.BLACK, "-", 2), "window": (lab.SKY, "-", 6), "4 sinks + 60": (lab.BLUE, "--", 2),
+looks = {"everything kept": (lab.BLACK, "-", 2), "window": (lab.PURPLE, "-", 6), "4 sinks + 60": (lab.BLUE, "--", 2),
          "4 sinks + 60, true positions": (lab.GREEN, "-.", 2), "ring buffer": (lab.VERMILLION, "-", 2)}
 ends = {}
 for name, losses in live.items():
@@ -1020,7 +1020,7 @@ for name, losses in live.items():
 ends["window"] -= 0.15  # two curves on top of each other
 ends["4 sinks + 60, true positions"] += 0.08
 for name, end in ends.items():
-    ax.text(492, end, name, color=looks[name][0] if name != "window" else "#2A7FB0", va="center", fontweight="bold")
+    ax.text(492, end, name, color=looks[name][0] if name != "window" else "#A0457C", va="center", fontweight="bold")
 ax.axvspan(0, 64, color="#EEEEEE", zorder=0)
 ax.text(4, 3.4, "trained", color="#666666")
 ax.set(xlabel="characters read (means of 64)", ylabel="nats per character", xlim=(0, 512), ylim=(1.1, 3.6))
@@ -1132,11 +1132,14 @@ turn = 2 * math.pi * 10000 ** (3 / 8)  # pair 3 of 8
 fig, ax = lab.figure("What true positions of the sinks cost: five seeds, mean and range", height=3.6)
 for start in (turn / 2, 3 * turn / 2, 5 * turn / 2):
     ax.axvspan(start, min(start + turn / 2, 512), color="#EEEEEE", zorder=0)
+    if start < 400:
+        ax.text(start + turn / 4, 0.97, "pair 3\npoints ahead", transform=ax.get_xaxis_transform(), color="#444444", fontsize=9,
+                ha="center", va="top")
 for (name, losses), colour, style in zip(arms.items(), (lab.BLACK, lab.VERMILLION, lab.BLUE), ("-", "--", "-.")):
     excess = losses - window
     ax.plot(at, excess.mean(0), color=colour, linestyle=style, label=name)
     ax.fill_between(at, excess.min(0), excess.max(0), color=colour, alpha=0.15, linewidth=0)
-ax.set(xlabel="characters read (means of 4)", ylabel="nats above the cached window", xlim=(0, 512))
+ax.set(xlabel="characters read (means of 4)", ylabel="nats above the cached window", xlim=(0, 512), ylim=(-0.15, 1.95))
 ax.grid(axis="y")
 fig.legend(loc="outside right center")
 plt.show()

@@ -25,7 +25,7 @@ return () => {
       shape(svg, "circle", {cx: x, cy: y, r: 24, fill: "#fff", stroke: colours.angle, "stroke-width": 3});
       stroke(svg, [[x, y], [x + 24, y]], grey);
       stroke(svg, [[x, y], hand], ink, 3, {"stroke-linecap": "round"});
-      write(svg, x, y + 36, `R(${minus(offset)})`, "middle");
+      write(svg, x, y + 36, "rotation", "middle");
     }
     const matrix = kind ? turned : data.matrix, wide = Math.min(72, (width - 20) / 3), left = width / 2 - 1.5 * wide;
     matrix.forEach((row, at) => row.forEach((value, column) => {
@@ -38,5 +38,5 @@ return () => {
     write(svg, width / 2, 206, `keys 0 to ${m.value}: ${count} ${plural}`, "middle");
     outer.setAttribute("aria-label", `${names[kind]}: ${matrix.flat().map((value) => decimals(value, 2)).join(", ")}`);
   });
-  say(`Offset n \u2212 m = ${minus(offset)}: the right matrix ${offset ? "is another one than at offset 0" : "is W itself"}.`);
+  say(`Query at ${m.value}, key at ${n.value}: the right matrix is ${offset ? "not W" : "W itself"}.`);
 };

@@ -55,7 +55,9 @@ SUBMISSIONS: dict[str, Callable[[], dict[str, object]]] = {
     "phone": lambda: pasted("IMG_1.jpg", "image/jpeg", phone_photo()),
     "webp": lambda: pasted("a.webp", "image/webp", picture("WEBP")),
     "filed": lambda: pasted("my proof (1).png", "image/png", picture("JPEG")),
-    "colab": lambda: {"source": f"BEFORE ![p.jpg](data:image/jpeg;base64,{picture('JPEG', (900, 900), noise=True)})\n\nAFTER"},
+    "colab": lambda: {
+        "source": f"BEFORE ![p.jpg](data:image/jpeg;base64,{picture('JPEG', (900, 900), noise=True)})\n\nAFTER"
+    },
     "html": lambda: {"source": f"BEFORE <img src='data:image/gif;base64,{picture('GIF')}'> AFTER"},
     "heic": lambda: pasted("IMG_2.heic", "image/heic", HEIC),
     "beside": lambda: {"source": "BEFORE ![](photo.jpg) AFTER"},
