@@ -148,7 +148,7 @@ OUTLINES: dict[str, Outline] = {
     "week5_extrapolation": Outline(
         "what happens beyond the training length: new distances or more keys; interpolation, NTK, YaRN, clipped "
         "distances, measured over seeds; and needles",
-        90,
+        100,
     ),
     "week6_relative_bias": Outline(
         "relative positions: Shaw, Transformer-XL, T5, DeBERTa; which terms a score keeps, and what a layer can learn "

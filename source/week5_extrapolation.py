@@ -467,7 +467,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Near position 0 rotations are small, and the last keys had nearly the current base: both ends are right. In between the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
+# Near position 0 rotations are small, and the last keys had nearly the current base: a dozen keys at each end are nearly right (the figure averages 128). Between them the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
 # </details>
 
 # %% [markdown]
@@ -1101,7 +1101,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may produce "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). We can only guess why LLaMA differs: at 2x our unchanged models lose just 0.4 nats, Llama 2 13B 7.4 (README of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may produce "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). We can only guess why LLaMA differs: at 2x our unchanged models lose just 0.4 nats, but Llama 2 13B loses 7.4 (README of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
 #
 # A stretch is not free: with $s=8$ at the *training* length NTK loses 0.11 nats, YaRN 0.30, PI 1.62. YaRN's temperature hardly matters here: 2.03 nats at 8x with it, 2.04 without (`experiments/results.md`).
 # </details>
@@ -1396,7 +1396,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # |---|---|---|---|---|---|---|---|
 # | loss | 1.40 | 1.38 | 1.37 | 1.38 | 1.41 | 2.52 | 3.08 |
 #
-# Compare the two rows, then the two columns. Being new is not what harms: count all distances beyond 63 as 87 or as 231, which training never showed, and the loss is 1.43 or 1.42. Nor is every old one safe: count them as 63, which is ten turns of pair 0 and one of pair 2, and it is 1.67. Keep the window of 8 in mind for part 3 of 5.8.
+# Compare the two rows, then the two columns. Being new alone does no harm: with all distances beyond 63 counted as 87 or as 231, which training never showed, the loss is 1.43 or 1.42. Nor is every old one safe: counted as 63, which is ten turns of pair 0 and one of pair 2, they give 1.67. Keep the window of 8 in mind for part 3 of 5.8.
 # </details>
 
 # %% [markdown]
@@ -1404,8 +1404,8 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # | method | distances beyond $w$ | what it costs |
 # |---|---|---|
-# | ReRoPE (Su, 2023) | count as $w$ | a prompt's scores are computed twice, and decoding turns all cached keys anew |
-# | Self-Extend (Jin et al., 2024) | come from positions divided by a group size and rounded down, shifted to go on at $w$ | twice for a prompt, too |
+# | ReRoPE (Su, 2023) | count as $w$ | a prompt's scores are computed twice, and each decoding step rotates all cached keys again |
+# | Self-Extend (Jin et al., 2024) | are those of positions divided by a group size and rounded down; they go on from $w$ | a prompt's scores twice, too |
 # | LM-Infinite (Han et al., 2023) | are limited; all but the first tokens and the latest are hidden | a mask |
 # | a window | are hidden | a mask; the cache stays small; large models need the first tokens, too |
 
@@ -1420,7 +1420,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # 1. **Pairs.** The models have $d=16$, $L=64$, base 10,000. Which of the eight pairs never complete a turn in training? Someone says: "these pairs meet new angles, so all of them are in trouble." What does Figure 5.11 say?
 # 2. **ALiBi** stays flat. What in its bias makes this possible? And why does a flat curve *not* show that the model makes use of 512 characters?
-# 3. **Keys or distances.** Someone says: "RoPE fails beyond $L$ because too many keys compete." Answer with the four losses of 6.6's first table. How do the two causes interact? What does a clip at 31 take away from the model without the loss showing it? What does a window of 32 take away?
+# 3. **Keys or distances.** Someone says: "RoPE fails beyond $L$ because too many keys compete." Answer with the four losses of 6.6's first table. How do the two causes interact? What does a clip at 31 take away from the model, and what does a window of 32? Does the loss show it?
 # 4. **Extensions.** At 2x position interpolation is worse than doing nothing. Where does Figure 5.11 show why? YaRN is far ahead of NTK at 8x in Figure 5.9: how much of this is the method, and how much the choice of $s$?
 # 5. **A failed expectation.** Name one expectation, of yours or from what you have read, that these results do not bear out. Give the numbers with their spread over the seeds, and say in one sentence what our experiment can *not* show about it.
 #
@@ -1460,7 +1460,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69, with 64 keys by 0.06 only: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #
-# **Far order** is gone from ReRoPE's scores, which are clipped, and coarse in Self-Extend's.
+# **The order of far keys** is lost in ReRoPE's clipped scores, and coarse in Self-Extend's.
 #
 # Men et al. (2024) object that a model with repaired angles may have only a "superficial" long-context ability (abstract). Section 8 is about this difference.
 # </details>
@@ -1614,7 +1614,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
            ["ALiBi: found, logits times λ", *spread(results["needle_log_n"])]])
 
 # %% [markdown]
-# **Figure 5.14. Needles and filler.** Lines that fall: needles found. Level, wide and dotted: the geometric mean probability of the right filler symbol ($e^{-\text{loss}}$).
+# **Figure 5.14. Needles and filler.** Solid and dashed: needles found. Dotted, and wide and pale beneath: the geometric mean probability of the right filler symbol ($e^{-\text{loss}}$).
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1726,13 +1726,13 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 #
 # This filler needs only the token before: a flat loss says as much about the text as about the model.
 #
-# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this lead. The lead differs from value to value, and so does the reach. That is so in all five seeds, with other values in each (`experiments/results.md`). The printed lead explains four of the six values that are always found. A fifth is the commonest wrong answer, so its needles are "found" for free. We cannot explain the sixth.
+# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this lead. The lead differs from value to value, and so does the reach. The same holds in all five seeds, with different values in each (`experiments/results.md`). The printed lead explains four of the six values that are always found. A fifth is the commonest wrong answer, so its needles are "found" for free. We cannot explain the sixth.
 # </details>
 
 # %% [markdown]
 # ### 8.2 Two kinds of layer
 #
-# Yang et al. (2025) give the layers different jobs. Some use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**, and find content anywhere. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
+# Yang et al. (2025) give the layers different jobs. Some use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**, and look for content anywhere. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Trained at 64, how many needles will the hybrid find at 16x? What will it pay in language modelling at 1x, compared with RoPE everywhere? Will its loss stay flat up to 8x?
@@ -1785,7 +1785,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The hybrid finds every needle up to 16x in all five runs, and at 64x too. At 1x it loses 0.03 to 0.08 nats to RoPE. Is its layer without positions free at new lengths? As a control we ran the plain RoPE models with the same window in *both* layers (five seeds, `experiments/results_distances.md`).
+# The hybrid finds every needle up to 16x in all five runs, and at 64x too. At 1x it loses 0.03 to 0.08 nats to RoPE. Does its layer without positions cost anything at new lengths? As a control we ran the plain RoPE models with the same window in *both* layers (five seeds, `experiments/results_distances.md`).
 #
 # | | loss at 1x | at 8x | rise | needles at 8x |
 # |---|---|---|---|---|
@@ -1826,7 +1826,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # <details><summary>3. Why does RoPE break beyond its training length, although it is relative?</summary>
 #
-# RoPE meets larger distances than in training. Clip them, and ours holds with all keys in view.
+# It meets larger distances than in training. Clip them, and our models hold, with all keys in view.
 # </details>
 #
 # <details><summary>4. Why do some models have layers without positions?</summary>
@@ -1853,7 +1853,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # | All pairs that never completed a turn must be repaired | In our models repairing one, the first past the boundary, does as much as repairing all five: 2.37 and 2.32 at 8x (1.37 at 1x). | Figure 5.11 |
 # | NTK-aware scaling reduces all frequencies | The first is unchanged, the last divided by exactly $s$. | 5.3, Figure 5.4 |
 # | YaRN interpolates high frequencies and uses NTK for the low ones | High: untouched. Low: linear interpolation. Between: a ramp. And a temperature. | 5.5 |
-# | YaRN is far better than NTK | In our small models only at the same $s$. With the best $s$ for each, it leads by 0.05 nats at 8x (−0.01 to 0.12 by seed, $s$ chosen on the same targets): no ranking. NTK needs a larger $s$ (YaRN paper, section 3.1). | Figure 5.10 |
+# | YaRN is far better than NTK | In our small models only from 4x on at the same $s$. With the best $s$ for each, it leads by 0.05 nats at 8x (−0.01 to 0.12 by seed, $s$ chosen on the same targets): no ranking. NTK needs a larger $s$ (YaRN paper, section 3.1). | Figure 5.10 |
 # | Dynamic NTK with scale $c$ stretches by $c$ | By $c\,n/L-(c-1)$. | section 4 |
 # | Add $\log n$ to the logits against dilution | Adding a constant is a no-op; *multiply* by $\log n/\log n_0$. | 5.9, Figure 5.13 |
 # | ALiBi's heads see as far as their windows | The needle's content competes with the penalty; each value has its own reach. | Figure 5.15 |

@@ -97,7 +97,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.1. What is kept, and who reads it.** Squares: key heads in the cache. In GQA neighbouring query heads share one. MLA keeps a latent for all heads and a small rotated key. The last panel has the shapes of GQA, but its heads alternate: a checkpoint of one order loads into code of the other without complaint.
+# **Figure 7.1. What is kept, and who reads it.** Squares: key heads in the cache. In GQA neighbouring query heads share one. MLA (explained below) keeps a latent for all heads and a small rotated key. The last panel has the shapes of GQA, but its heads alternate: a checkpoint of one order loads into code of the other without complaint.
 
 # %% [markdown]
 # ### Exercise 7.1 · Grouped-query attention
@@ -784,7 +784,7 @@ for name, way in ways.items():
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The loss is 1.50 nats with correct indices, 3.36 with (a) and 3.10 with (b) (one seed, 48 texts). With restarted positions each new token is at 0. The prompt then seems to lie ahead of it, and everything written so far seems to share its position. With the mask at the top left each new token reads the first key alone. It knows that key and its own character, nothing else, and the text runs into spaces.
+# (These are losses of one seed, on 48 texts.) With restarted positions each new token is at 0. The prompt then seems to lie ahead of it, and everything written so far seems to share its position. With the mask at the top left each new token reads the first key alone. It knows that key and its own character, nothing else, and the text runs into spaces.
 # </details>
 
 # %% [markdown]
@@ -998,7 +998,7 @@ week7.CrossAttention(CrossAttention, grouped_query_attention)
 # %% [markdown]
 # ### A block with two kinds of position
 #
-# Now build a decoder block. Inside its own text it uses ALiBi, ready made as `ALiBiMultiHeadAttention`. Towards the encoder it uses your cross-attention, without positions. Encodings live *inside* attention layers, so the parts of one model may have different ones.
+# Now build a decoder block. Inside its own text it uses ALiBi, ready made as `ALiBiMultiHeadAttention(d_model, n_heads)`. Towards the encoder it uses your cross-attention, without positions. Encodings live *inside* attention layers, so the parts of one model may have different ones.
 #
 # The order is **pre-norm**: each part sees a normalised copy of the stream, and its output is added to the stream itself (Xiong et al. 2020, figure 1b).
 #
@@ -1199,7 +1199,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.6. Five seeds per arm.** Each thin line is a training run; whole sequences count. Equal arms are drawn 0.015 apart. (a) Which lines are at the top for copy, which for reverse? (b) Where do they leave the top?
+# **Figure 7.6. Five seeds per arm.** Each thin line is a training run; whole sequences count. Arms are shifted slightly to show equal ones. (a) Which lines are at the top for copy, which for reverse? (b) Where do they leave the top?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1267,7 +1267,7 @@ plt.show()
 # | encoder clipped at 5, cross-attention with 10 keys | 0.88 [0.79..0.98] | 0.75 [0.58..0.95] |
 # | decoder: keys beyond 9 hidden | 0.20 [0.12..0.37] | 0.06 [0.05..0.07] |
 #
-# Clipping at 5 helps more than at 9. Why is open: training showed 9 more rarely, but 7 does no better than 9 (7 is about 1 plus a turn of pair 0). Ten keys, the right one among them, also hide wrong answers: no proof that more keys harm. Why mistakes remain is open.
+# Clipping at 5 helps more than at 9. We cannot say why: training showed 9 more rarely, but 7 does no better (it is about 1 plus a turn of pair 0). The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
@@ -1275,7 +1275,7 @@ plt.show()
 #
 # **4 points · difficulty 3/5 · 45 minutes · text, graded by a person**
 #
-# *Why it matters:* "relative encodings generalise to longer inputs" stands on many slides. Here it is true of one arm and false of another.
+# *Why it matters:* "relative encodings generalise to longer inputs" is on many slides. Here it is true of one arm and false of another.
 #
 # Use the tables above, also those in the folds. Write two to five sentences per part.
 #
@@ -1429,7 +1429,7 @@ plt.show()
 # The memo must contain:
 #
 # - your choice for each part of the model: encoding, base or slopes, causal or not, the cache, and what happens beyond the training length;
-# - two **measurements** from this course that speak for it, with numbers, and one that you would make yourself before deciding;
+# - two **measurements** from this course for it, with the rival's numbers and the size of our models, and one of your own that could decide;
 # - what you **refused**, and why;
 # - the cost in memory, computed;
 # - what result **would change your mind**.
@@ -1484,7 +1484,7 @@ plt.show()
 # ## Takeaways
 #
 # 1. However you cut a text, the output is that of the whole. Test that, and most cache bugs are gone.
-# 2. Positions across two sequences claim that these run in step. If the claim was right, copying held up to 1.5 times the length; if it was wrong, it failed at the training lengths already.
+# 2. Positions across two sequences claim that the two run in step. If the claim was right, copying held up to 1.5 times the length; if it was wrong, it failed at length 10 already.
 # 3. If no measurement could change your mind, your choice is a matter of taste.
 #
 # ## References
