@@ -1623,9 +1623,13 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 #
 # **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias is not multiplied and so weighs less, too. Which of the two helped is open.)
 # </details>
+
+# %% [markdown] tags=["prediction"]
+# **Predict.** Take the RoPE models of this task, nothing retrained. With a clip at 31 or with a window of 32: with which of the two do they find far needles?
 #
-# **With a clip, or a window?** **Predict.** Take the RoPE models of this task, nothing retrained. With which of the two do they find far needles?
-#
+# *Your prediction:*
+
+# %% [markdown]
 # <details><summary>After you have answered</summary>
 #
 # Share found in the first quarter of 512 tokens, mean (lowest to highest), from `experiments/results_distances.md`. On filler all three have a loss of 0.49.

@@ -1117,7 +1117,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At a distance of 230 it shows what it showed at 31, in training.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Between which distances does pair 3 look as it does for keys up to half a turn *ahead*? What should the loss do there, and between 200 and 290? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
+# **Predict.** Between which distances does pair 3 look as it does for keys up to half a turn *ahead*? What should the loss do there, and between 200 and 287? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
 #
 # *Your prediction:*
 

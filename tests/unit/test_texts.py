@@ -43,7 +43,7 @@ RESULTS: dict[str, dict[str, list[str]]] = {
         "How many of its 32 pairs complete": ["21", "14", "more pairs slow"],
         "Walk along a diagonal": ["is constant"],
         "For offsets 0 to 256": ["no decay", "in ripples"],
-        "All pairs peak at offset 3": ["0.04", "0.87", "*echoes*"],
+        "all pairs peak at offset 3": ["0.04", "0.87", "*echoes*"],
         "In which of the three cases": ["flat line", "*different* heights"],
         "The four: turning backwards": ["Three of the four"],
         "Guessing gives 1/8. What will": ["0.27", "0.135"],
@@ -75,6 +75,7 @@ RESULTS: dict[str, dict[str, list[str]]] = {
         "The shipped RoPE model has": ["1.40", "1.399", "2.561", "1.37"],
         "At $n=32{,}768$": ["no weight", "raises the weight"],
         "from 1x to 16x": ["0.77", "0.54", "1.00"],
+        "do they find far needles": ["0.61", "0.06"],
         "does finding end at": ["content score", "reach of its own"],
         "how many needles will the hybrid": ["every needle", "0.062"],
     },
@@ -95,7 +96,7 @@ RESULTS: dict[str, dict[str, list[str]]] = {
         "16 heads, $d_n=128$": ["16.8 million", "latent channel"],
         "Queries and keys both turn in the wrong": ["half of the content"],
         "The recomputed window has 1.38": ["more than the first four"],
-        "Between which distances does pair 3's": ["100 to 190", "0.40"],
+        "Between which distances does pair 3 look": ["100 to 187", "0.40"],
     },
 }
 
