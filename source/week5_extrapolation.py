@@ -483,7 +483,7 @@ plt.show()
 #
 # $$\dim(r)=\frac{d\,\ln\!\big(L/(2\pi r)\big)}{2\ln\text{base}}. \tag{5}$$
 #
-# `transformers` (`modeling_rope_utils.py`) computes the ramp over the pair number:
+# `transformers` ([`modeling_rope_utils.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/modeling_rope_utils.py)) computes the ramp over the pair number:
 #
 # $$\text{low}=\max(\lfloor\dim(\beta_\text{fast})\rfloor,\,0),\qquad \text{high}=\min(\lceil\dim(\beta_\text{slow})\rceil,\,d-1), \tag{6}$$
 # $$\gamma_i=\text{clamp}\Big(\frac{i-\text{low}}{\text{high}-\text{low}},\,0,\,1\Big),\qquad \theta_i' = (1-\gamma_i)\,\theta_i+\gamma_i\,\frac{\theta_i}{s}. \tag{7}$$
@@ -1802,16 +1802,16 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # %% [markdown]
 # ### 8.3 What released models do
 #
-# We read the entries below in the configuration classes of `transformers` 5.23.0 ([files](https://github.com/huggingface/transformers/tree/v5.23.0/src/transformers/models)). The classes hold defaults; a released checkpoint may set other values.
+# We read the entries below in the configuration classes of `transformers` 5.23.0. The classes hold defaults; a released checkpoint may set other values.
 #
 # | model (class) | what it does | this week |
 # |---|---|---|
-# | gpt-oss (`GptOssConfig`) | YaRN, $s=32$ from 4,096, `truncate=False`: the ends of the ramp are not rounded; every other layer has a window of 128; each head has a learned sink, an extra logit without a value (`GptOssAttention.sinks`) | sections 5, 8 |
-# | Llama 3.1 (type `"llama3"` in `modeling_rope_utils.py`) | YaRN's idea with other numbers: above 4 turns in 8,192 tokens pairs stay, below 1 they are divided by 8, between they are mixed by the number of turns; no temperature | section 5 |
-# | Llama 4 (`Llama4TextConfig`) | every fourth layer has no positions and multiplies its queries by $1+0.1\ln(1+\lfloor (m+1)/8192\rfloor)$; the others have RoPE in chunks of 8,192 | sections 7, 8.2 |
-# | Cohere 2 (`Cohere2Config`), EXAONE 4 (`Exaone4Config`) | three layers with RoPE in a window of 4,096, then one without positions that sees everything | section 8.2 |
-# | Gemma 3 (`Gemma3TextConfig`) | base 10,000 in the windows, 1,000,000 in every sixth layer, which sees everything | section 3 |
-# | Phi-3 (`Phi3Config`) | plain RoPE by default. A checkpoint may ask for "longrope": a factor per pair from one of two lists, the long one as soon as a text exceeds the original length; the cache is then thrown away | the trap of section 4 |
+# | gpt-oss ([`GptOssConfig`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_oss/configuration_gpt_oss.py)) | YaRN, $s=32$ from 4,096, `truncate=False`: the ends of the ramp are not rounded; every other layer has a window of 128; each head has a learned sink, an extra logit without a value ([`GptOssAttention.sinks`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_oss/modeling_gpt_oss.py)) | sections 5, 8 |
+# | Llama 3.1 (type `"llama3"` in [`modeling_rope_utils.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/modeling_rope_utils.py)) | YaRN's idea with other numbers: above 4 turns in 8,192 tokens pairs stay, below 1 they are divided by 8, between they are mixed by the number of turns; no temperature | section 5 |
+# | Llama 4 ([`Llama4TextConfig`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama4/configuration_llama4.py)) | every fourth layer has no positions and multiplies its queries by $1+0.1\ln(1+\lfloor (m+1)/8192\rfloor)$; the others have RoPE in chunks of 8,192 | sections 7, 8.2 |
+# | Cohere 2 ([`Cohere2Config`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/configuration_cohere2.py)), EXAONE 4 ([`Exaone4Config`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/configuration_exaone4.py)) | three layers with RoPE in a window of 4,096, then one without positions that sees everything | section 8.2 |
+# | Gemma 3 ([`Gemma3TextConfig`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/configuration_gemma3.py)) | base 10,000 in the windows, 1,000,000 in every sixth layer, which sees everything | section 3 |
+# | Phi-3 ([`Phi3Config`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/phi3/configuration_phi3.py)) | plain RoPE by default. A checkpoint may ask for "longrope": a factor per pair from one of two lists, the long one as soon as a text exceeds the original length; the cache is then thrown away | the trap of section 4 |
 
 # %% [markdown]
 # ## 9 · Test yourself
@@ -1885,4 +1885,4 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # - D. Chiang, P. Cholak: *Overcoming a Theoretical Limitation of Self-Attention*, 2022, arXiv:2202.12172 (multiplying logits by log n).
 # - B. Yang et al.: *Rope to Nope and Back Again: A New Hybrid Attention Strategy*, 2025, arXiv:2501.18795.
 # - C.-P. Hsieh et al.: *RULER: What's the Real Context Size of Your Long-Context Language Models?*, 2024, arXiv:2404.06654 (retrieval tests beyond one needle).
-# - Code: huggingface/transformers 5.23, `modeling_rope_utils.py` and the configuration classes of section 8.3.
+# - Code: huggingface/transformers 5.23, [`modeling_rope_utils.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/modeling_rope_utils.py) and the configuration classes of section 8.3.

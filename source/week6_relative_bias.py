@@ -204,7 +204,7 @@ week6.relative_positions(relative_positions)
 offset = relative_positions(4, 6)
 clip, span = 2, 2
 pictures = {"offset j − i": offset, f"Shaw's row, clip {clip}": clip + offset.clamp(-clip, clip),
-            "Transformer-XL's row, i − j": -offset, f"DeBERTa's row, span {span}": (span - offset).clamp(0, 2 * span - 1)}
+            "Transformer-XL: i − j": -offset, f"DeBERTa's row, span {span}": (span - offset).clamp(0, 2 * span - 1)}
 fig, axes = lab.figure("Four queries (positions 2 to 5), six keys: the offset, and three rules for the row", ncols=4, height=2.2)
 for ax, (name, numbers) in zip(axes, pictures.items()):
     lab.heatmap(ax, numbers, name, limit=6, xlabel="key", ylabel="")

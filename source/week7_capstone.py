@@ -61,7 +61,7 @@ np.random.seed(0)
 #
 # The cache is large. Every layer keeps two vectors per token and key head. At long contexts the cache, not the weights, decides how many people one GPU can serve. And every step must read all of it, so its size also sets the speed.
 #
-# **Fewer key heads.** In multi-head attention, MHA, every query head has a key head and a value head of its own. Shazeer (2019) gave all query heads *one* of each: multi-query attention, MQA. Ainslie et al. (2023) chose the middle: $g$ key heads, each shared by a group of neighbouring query heads. This is **grouped-query attention**, GQA. Mistral uses it, with 8 key heads for 32 query heads (`MistralConfig`, transformers 5.23). With $h$ query heads, query head number $r$ reads key head
+# **Fewer key heads.** In multi-head attention, MHA, every query head has a key head and a value head of its own. Shazeer (2019) gave all query heads *one* of each: multi-query attention, MQA. Ainslie et al. (2023) chose the middle: $g$ key heads, each shared by a group of neighbouring query heads. This is **grouped-query attention**, GQA. Mistral uses it, with 8 key heads for 32 query heads ([`MistralConfig`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/mistral/configuration_mistral.py), transformers 5.23). With $h$ query heads, query head number $r$ reads key head
 #
 # $$\left\lfloor \frac{r}{h/g} \right\rfloor . \tag{1}$$
 #
@@ -796,7 +796,7 @@ for name, way in ways.items():
 #
 # $$R(p+o) = R(o)\,R(p). \tag{3}$$
 #
-# **Every key turns by the same angle**, wherever it stands. llama.cpp calls this the K-shift. Its server used the shift when a full context dropped its oldest tokens. Pull request 15416 (August 2025) switched the shift off by default: it can destroy a chat's template.
+# **Every key turns by the same angle**, wherever it stands. llama.cpp calls this the K-shift. Its server used the shift when a full context dropped its oldest tokens. [Pull request 15416](https://github.com/ggml-org/llama.cpp/pull/15416) (August 2025) switched the shift off by default: it can destroy a chat's template.
 #
 # There are two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key depends on the tokens before it, and in another context these differ. And the equation holds for one base only: no common turn makes keys of base 10,000 into keys of another base. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together. Servers rarely move keys: they share equal prefixes at equal positions as they are (week 8, section 7).
 
@@ -865,7 +865,7 @@ week7.shift_cached_keys(shift_cached_keys)
 #
 # In a translator, a speech recogniser or a captioner, an **encoder** reads one sequence and a **decoder** writes another. In **cross-attention** the queries come from the decoder, the keys and values from the encoder's output, the **memory**. Cross-attention is never causal: the whole source is there before the first word is written.
 #
-# Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention. Moonshine uses RoPE in both stacks and none between them (`MoonshineAttention`, transformers 5.23). T5Gemma 2 rotates one side alone: one softmax covers the decoder's own keys and the encoder's; the queries are rotated, the encoder's keys are not (`T5Gemma2MergedAttention`).
+# Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention. Moonshine uses RoPE in both stacks and none between them ([`MoonshineAttention`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/moonshine/modeling_moonshine.py), transformers 5.23). T5Gemma 2 rotates one side alone: one softmax covers the decoder's own keys and the encoder's; the queries are rotated, the encoder's keys are not ([`T5Gemma2MergedAttention`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/t5gemma2/modeling_t5gemma2.py)).
 #
 # One *can* rotate both sides. Then the score depends on $p_\text{query}-p_\text{key}$, which is a claim: **these two sequences run in step**. Section 6 shows when the claim helps and when it hurts.
 
@@ -1409,7 +1409,7 @@ plt.show()
 # | | A | B | C | D |
 # |---|---|---|---|---|
 # | layers · query heads · key heads · head dimension | 32 · 32 · 8 · 128 | 12 · 12 · 12 · 64 | encoder and decoder 6 each · 8 · 8 · 36 | 28 · 28 · 4 · 128 |
-# | model | Llama 3 8B | BERT base (`BertConfig`) | Moonshine tiny | Qwen2.5-VL 7B |
+# | model | Llama 3 8B | BERT base ([`BertConfig`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bert/configuration_bert.py)) | [Moonshine tiny](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/moonshine/configuration_moonshine.py) | Qwen2.5-VL 7B |
 # | weights | 16 GB on a GPU of 80 GB | 0.2 GB | 0.06 GB | 15 GB |
 # | trained on | 8,000 tokens | 512 tokens | 30 s of audio | 8,000 tokens |
 # | input | 128,000 tokens; prompts of 4,000 shared | 8,000 tokens | 12.5 frames per second in, 3 words per second out | 64 tokens per frame, 1 frame per second |
@@ -1495,4 +1495,4 @@ plt.show()
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.3 (cross-attention).
 # - R. Xiong et al.: *On Layer Normalization in the Transformer Architecture*, ICML 2020, arXiv:2002.04745. Figure 1 (post-norm and pre-norm).
 # - J. Su et al.: *RoFormer*, 2021, arXiv:2104.09864. O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long*, ICLR 2022, arXiv:2108.12409.
-# - Bugs on record: unslothai/unsloth, issue 3699 (padding counted in decoding, not in the prompt); huggingface/transformers, issue 25104 (dynamic NTK and cached keys).
+# - Bugs on record: unslothai/unsloth, [issue 3699](https://github.com/unslothai/unsloth/issues/3699) (padding counted in decoding, not in the prompt); huggingface/transformers, [issue 25104](https://github.com/huggingface/transformers/issues/25104) (dynamic NTK and cached keys).

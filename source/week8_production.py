@@ -55,7 +55,7 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · A quarter of the channels
 #
-# GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. Phi and GLM-4 turn half of the channels, StableLM and Qwen3-Next a quarter (defaults of `transformers` 5.23). The other channels compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
+# GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. [Phi](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/phi/configuration_phi.py) and [GLM-4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/glm4/configuration_glm4.py) turn half of the channels, [StableLM](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/stablelm/configuration_stablelm.py) and [Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/configuration_qwen3_next.py) a quarter (defaults of `transformers` 5.23). The other channels compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
 # Why give up most of the rotation? There are three reasons. Turning fewer channels is cheaper (GPT-NeoX's own argument). Giving up most of it seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Week 5's hybrid has a whole layer that does not turn.
 #
@@ -401,16 +401,16 @@ week8.apply_mrope(apply_mrope)
 #
 # | model | what the axis of time counts | file |
 # |---|---|---|
-# | Qwen2-VL | frames: 0, 1, 2, … | `modeling_qwen2_vl.py`, `get_rope_index` |
-# | Qwen2.5-VL | seconds, times `tokens_per_second` | `modeling_qwen2_5_vl.py`, `get_rope_index` |
-# | Qwen3-VL | nothing: each frame is a grid of its own with $t=1$, and the text before it says `<3.0 seconds>` | `processing_qwen3_vl.py`, `replace_video_token` |
+# | Qwen2-VL | frames: 0, 1, 2, … | [`modeling_qwen2_vl.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen2_vl/modeling_qwen2_vl.py), `get_rope_index` |
+# | Qwen2.5-VL | seconds, times `tokens_per_second` | [`modeling_qwen2_5_vl.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen2_5_vl/modeling_qwen2_5_vl.py), `get_rope_index` |
+# | Qwen3-VL | nothing: each frame is a grid of its own with $t=1$, and the text before it says `<3.0 seconds>` | [`processing_qwen3_vl.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_vl/processing_qwen3_vl.py), `replace_video_token` |
 
 # %% [markdown]
 # ## 3 · Windows, sinks, and a stream without end
 #
 # A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help. The first two are trained into models and served today. The third is for models trained without them, and by now it is history (section 7). It raises the best question about positions, so you build it all the same.
 #
-# **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may drop all but $w$ tokens, however long the text. Five of six layers have a window in Gemma 3, every second one in gpt-oss. In ModernBERT two layers in three have a window and base 10,000; the others have base 160,000 (defaults of `transformers` 5.23).
+# **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may drop all but $w$ tokens, however long the text. Five of six layers have a window in [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/configuration_gemma3.py), every second one in [gpt-oss](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_oss/configuration_gpt_oss.py). In [ModernBERT](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/modernbert/configuration_modernbert.py) two layers in three have a window and base 10,000; the others have base 160,000 (defaults of `transformers` 5.23).
 #
 # **A sink in the softmax.** A softmax hands out a total weight of 1, even where no key deserves any. Xiao et al. (2024, section 3.1) found that large language models pile much of it onto the first tokens of the text, whatever these say. These tokens are called **attention sinks**. gpt-oss builds a sink in: each head learns one number $b$, a logit that belongs to no key,
 #
@@ -463,7 +463,7 @@ plt.show()
 #
 # **2 points · difficulty 1/5 · 10 minutes · code**
 #
-# *Why it matters:* "a window of 128" counts the query itself in `transformers` 5.23, which passes 127 to FlashAttention. With one key more than in training, a layer sees a distance that it never met.
+# *Why it matters:* "a window of 128" counts the query itself in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/modeling_flash_attention_utils.py), which passes 127 to FlashAttention. With one key more than in training, a layer sees a distance that it never met.
 
 # %% nbgrader={"grade_id": "sliding_window_mask", "solution": true}
 def sliding_window_mask(n_queries, n_keys, window):
@@ -645,13 +645,13 @@ serving.moving_conveyor(streaming_cache)
 #
 # $$s_{hj}=\frac{q_h\cdot k_{hj}+q'_h\cdot k'_j}{\sqrt{d_n+d_r}}. \tag{5}$$
 #
-# $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*. (In `modeling_deepseek_v3.py`, `transformers` 5.23, the scores are also multiplied by $(0.1\ln 40+1)^2\approx 1.87$. The model was stretched by YaRN with a factor of 40, and this is exercise 5.5's temperature, squared. We leave this factor out.)
+# $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*. (In [`modeling_deepseek_v3.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deepseek_v3/modeling_deepseek_v3.py), `transformers` 5.23, the scores are also multiplied by $(0.1\ln 40+1)^2\approx 1.87$. The model was stretched by YaRN with a factor of 40, and this is exercise 5.5's temperature, squared. We leave this factor out.)
 #
 # Writing out the keys of equation (4) for every cached token at every step would save memory and lose time. But a matrix may change sides in a product:
 #
 # $$q_h\cdot\big(W^{UK}_h c_j\big)=\big(W^{UK\,\top}_h q_h\big)\cdot c_j. \tag{6}$$
 #
-# Carry the *query* into the space of the latent, once, and compare it with the latents in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. (DeepSeek-V3's `inference/model.py`, 9b4e978, applies the two in turn: the product would be larger than both.) For values the matrix comes last: mix the latents with the attention weights, then apply $W^{UV}_h$ to the one result.
+# Carry the *query* into the space of the latent, once, and compare it with the latents in the cache. No key is ever made. People say that $W^{UK}$ is **absorbed**, because $W^{UK\,\top}$ and the matrix that makes the query can be multiplied together before serving. (DeepSeek-V3's [`inference/model.py`](https://github.com/deepseek-ai/DeepSeek-V3/blob/9b4e9788e4a3a731f7567338ed15d3ec549ce03b/inference/model.py), 9b4e978, applies the two in turn: the product would be larger than both.) For values the matrix comes last: mix the latents with the attention weights, then apply $W^{UV}_h$ to the one result.
 #
 # **A worked example.** Take one head with $W^{UK}=\begin{pmatrix}1&2\\0&1\end{pmatrix}$, $q=(1,1)$, $c=(3,1)$. On the left of (6), $W^{UK}c=(5,1)$ and the product is 6. On the right, $W^{UK\,\top}q=(1,3)$ and the product is $3+3=6$.
 
@@ -832,7 +832,7 @@ serving.moving_absorbed()
 # %% [markdown]
 # ### Two layouts in one checkpoint
 #
-# DeepSeek-V3.2 adds an **indexer** to each layer: a cheap scorer of all cached tokens, which keeps the best 2,048 for latent attention (`index_topk`). The indexer pairs *halves*, latent attention pairs *neighbours*. DeepSeek's own `inference/model.py` (3b99a53) paired neighbours in both, until November 2025 (vLLM, pull request 28968). Below is a toy indexer, built by hand, that keeps 64 tokens. Its content lies in the slowest quarter of the pairs. `neighbours` reorders the channels, so that your function turns neighbouring pairs.
+# DeepSeek-V3.2 adds an **indexer** to each layer: a cheap scorer of all cached tokens, which keeps the best 2,048 for latent attention (`index_topk`). The indexer pairs *halves*, latent attention pairs *neighbours*. DeepSeek's own [`inference/model.py`](https://github.com/deepseek-ai/DeepSeek-V3.2-Exp/blob/3b99a5350d260b7c2a357e82362305509e2d0724/inference/model.py) (3b99a53) paired neighbours in both, until November 2025 (vLLM, [pull request 28968](https://github.com/vllm-project/vllm/pull/28968)). Below is a toy indexer, built by hand, that keeps 64 tokens. Its content lies in the slowest quarter of the pairs. `neighbours` reorders the channels, so that your function turns neighbouring pairs.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Queries and keys both turn in the wrong layout. At 64 cached tokens, how often does the indexer keep the token it looks for? At 1,024?
@@ -860,7 +860,7 @@ lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong la
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into faster pairs (12 to 15, a turn in 200 to 470 positions), and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. This happened in vLLM and sglang, until pull requests 28968 and 13495. (Before, sglang found every needle at 8,000 tokens, but not at 16,000.)
+# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into faster pairs (12 to 15, a turn in 200 to 470 positions), and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. This happened in vLLM and sglang, until pull requests [28968](https://github.com/vllm-project/vllm/pull/28968) and [13495](https://github.com/sgl-project/sglang/pull/13495). (Before, sglang found every needle at 8,000 tokens, but not at 16,000.)
 #
 # **Test a layout beyond the length at which it begins to matter.** A short prompt proves nothing.
 # </details>
@@ -885,10 +885,10 @@ for name, fields in configs.items():
 # Not a field's name but the code that reads it (here `transformers` 5.23) decides what it means:
 #
 # - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
-# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; GPT-NeoX calls it `rotary_pct`, and you may read that name in any model. `int()` rounds the product down.
+# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; [GPT-NeoX](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_neox/configuration_gpt_neox.py) calls it `rotary_pct`, and you may read that name in any model. `int()` rounds the product down.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
-# - **A list of layers** (SmolLM3, Llama 4): `self.use_rope = config.no_rope_layers[layer_idx]`.
-# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`. Linear attention has no rotation (Qwen3-Next). In Cohere 2 and EXAONE 4 (`model_type` `cohere2` and `exaone4`) only layers with a window turn. If `sliding_window` is null, the model has no window, and all layers turn. In all other models, Gemma 3 for one, full attention turns like the rest.
+# - **A list of layers** ([SmolLM3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/smollm3/modeling_smollm3.py), [Llama 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama4/modeling_llama4.py)): `self.use_rope = config.no_rope_layers[layer_idx]`.
+# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. If `sliding_window` is null, the model has no window, and all layers turn. In all other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
 #
 # A field that is null (`None` in Python) counts as missing.
 
@@ -897,7 +897,7 @@ for name, fields in configs.items():
 #
 # **3 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* a bug report against `transformers` itself read `no_rope_layers` the wrong way round (issue 43756). The hidden tests use configurations of other released models.
+# *Why it matters:* a bug report against `transformers` itself read `no_rope_layers` the wrong way round ([issue 43756](https://github.com/huggingface/transformers/issues/43756)). The hidden tests use configurations of other released models.
 
 # %% nbgrader={"grade_id": "layers_that_turn", "solution": true}
 def layers_that_turn(config):
@@ -1162,18 +1162,18 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # | idea | how it works | looked up in |
 # |---|---|---|
-# | ragged batches | No padding: the new tokens of all requests lie in one long row, a list says where each begins, and every token brings its own position. | `transformers` 5.23, `generation/continuous_batching/input_outputs.py` (`cu_seq_lens_q`, `position_ids`) |
-# | PagedAttention | The cache is cut into blocks of a few tokens, anywhere in memory; a *block table* per request lists them. Keys are rotated before they are stored, at their true positions. | Kwon et al., 2023, section 4; `continuous_batching/cache.py` (`block_table`) |
-# | a hash per block | It covers the block's tokens and all before it. Equal hashes mean equal text at equal positions, so the block is shared. Put one word in front, and no block is shared. | `continuous_batching/cache_allocators/cache_allocator.py` (`compute_block_hash`); vLLM 0.8.2, design document "Automatic Prefix Caching" |
-# | *learned* sinks and windows | served as trained | `transformers`, `GptOssAttention`; vLLM, pull request 22313 |
+# | ragged batches | No padding: the new tokens of all requests lie in one long row, a list says where each begins, and every token brings its own position. | `transformers` 5.23, [`generation/continuous_batching/input_outputs.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/generation/continuous_batching/input_outputs.py) (`cu_seq_lens_q`, `position_ids`) |
+# | PagedAttention | The cache is cut into blocks of a few tokens, anywhere in memory; a *block table* per request lists them. Keys are rotated before they are stored, at their true positions. | Kwon et al., 2023, section 4; [`continuous_batching/cache.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/generation/continuous_batching/cache.py) (`block_table`) |
+# | a hash per block | It covers the block's tokens and all before it. Equal hashes mean equal text at equal positions, so the block is shared. Put one word in front, and no block is shared. | [`continuous_batching/cache_allocators/cache_allocator.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/generation/continuous_batching/cache_allocators/cache_allocator.py) (`compute_block_hash`); vLLM 0.8.2, design document ["Automatic Prefix Caching"](https://github.com/vllm-project/vllm/blob/v0.8.2/docs/source/design/v1/prefix_caching.md) |
+# | *learned* sinks and windows | served as trained | `transformers`, [`GptOssAttention`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_oss/modeling_gpt_oss.py); vLLM, [pull request 22313](https://github.com/vllm-project/vllm/pull/22313) |
 #
 # And what is history by now:
 #
 # | idea | what became of it | looked up in |
 # |---|---|---|
 # | turning cached keys when the context is full (K-shift) | off by default | week 7, section 4 |
-# | sink *tokens* | never merged | vLLM, pull request 3515 (closed); text-generation-inference, issue 1139 (closed) |
-# | sink *tokens* | removed | `transformers` 5, pull request 41107 (`SinkCache`); TensorRT-LLM, pull request 14275, May 2026 |
+# | sink *tokens* | never merged | vLLM, [pull request 3515](https://github.com/vllm-project/vllm/pull/3515) (closed); text-generation-inference, [issue 1139](https://github.com/huggingface/text-generation-inference/issues/1139) (closed) |
+# | sink *tokens* | removed | `transformers` 5, [pull request 41107](https://github.com/huggingface/transformers/pull/41107) (`SinkCache`); TensorRT-LLM, [pull request 14275](https://github.com/NVIDIA/TensorRT-LLM/pull/14275), May 2026 |
 
 # %% [markdown]
 # ## Ask yourself
@@ -1216,8 +1216,8 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # | You may read | What is true | where |
 # |---|---|---|
 # | Partial rotary takes the first pairs of the usual frequencies | In this week's models the exponent runs over `rotary_dim`, so few pairs cover the whole range. (Not where `rope_type` is "proportional", as in Gemma 4.) | 8.1, Figure 8.1 |
-# | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE (transformers, issue 43756). | 8.5 |
-# | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). `transformers` 5.23 leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
+# | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE (transformers, [issue 43756](https://github.com/huggingface/transformers/issues/43756)). | 8.5 |
+# | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen2_vl/modeling_qwen2_vl.py) leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
 # | A checkpoint has one RoPE layout | DeepSeek-V3.2 has two. | section 4 |
 # | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Both serve the same end. | 8.3 |
 # | A window without sinks ruins every model | Not week 5's: no head gives the first token more than 0.017 of its weight. | 8.6 |
@@ -1241,4 +1241,4 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # - DeepSeek-AI: *DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model*, 2024, arXiv:2405.04434. Sections 2.1.2 and 2.1.3 (latent attention; the decoupled rotated key). *DeepSeek-V3 Technical Report*, 2024, arXiv:2412.19437 (sizes).
 # - B. Yang et al.: *Rope to Nope and Back Again: A New Hybrid Attention Strategy*, 2025, arXiv:2501.18795 (layers without positions, as in Cohere's models).
 # - W. Kwon et al.: *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023, arXiv:2309.06180.
-# - Code: huggingface/transformers 5.23.0, the attention classes of section 5, `modeling_qwen2_vl.py` (`get_rope_index`), and issue 43756.
+# - Code: huggingface/transformers 5.23.0, the attention classes of section 5, [`modeling_qwen2_vl.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen2_vl/modeling_qwen2_vl.py) (`get_rope_index`), and [issue 43756](https://github.com/huggingface/transformers/issues/43756).

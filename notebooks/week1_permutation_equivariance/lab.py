@@ -20,7 +20,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
-from matplotlib.patches import Wedge
+from matplotlib.patches import Patch, Wedge
 from PIL import Image
 
 # The palette of Okabe and Ito: told apart with every common form of colour blindness, and in grey by line style.
@@ -45,7 +45,7 @@ def use_style():
         "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888", "axes.linewidth": 0.8,
         "xtick.labelsize": 9, "ytick.labelsize": 9, "xtick.color": "#444444", "ytick.color": "#444444",
         "grid.color": "#DDDDDD", "grid.linewidth": 0.8,
-        "lines.linewidth": 2.0, "legend.frameon": False, "legend.fontsize": 9,
+        "lines.linewidth": 2.0, "legend.fontsize": 9, "legend.facecolor": "white", "legend.edgecolor": "none", "legend.framealpha": 1,
         "axes.prop_cycle": plt.cycler(color=COLOURS, linestyle=LINES),
         "image.cmap": SEQUENTIAL,
     })
@@ -293,7 +293,9 @@ def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_o
     turned, target = math.atan2(a * sine + b * cosine, c * sine + d * cosine), (p + k) * frequency
     fig, (circle, entries) = figure(title, ncols=2, width=7.4, height=3.4)
     dial(circle, [(p * frequency, QUERY, "PE(p)"), (turned, KEY, "M PE(p)")])
-    circle.plot(math.cos(target), math.sin(target), "o", color=BLACK, markerfacecolor="none", markersize=12)
+    circle.plot(math.cos(target), math.sin(target), "o", color=BLACK, markerfacecolor="none", markersize=12,
+                label="PE(p + k)")
+    circle.legend(loc="lower center")
     circle.plot([-1.1, 1.1, math.nan, 0, 0], [0, 0, math.nan, -1.1, 1.1], color="#D4D4D4", linewidth=1, linestyle="-", zorder=0)
     circle.text(1.12, -0.2, "cosine →", fontsize=9)
     circle.text(-0.06, 1.3, "sine ↑", fontsize=9, ha="right")
@@ -321,11 +323,12 @@ def moving_score(head_dim=16, base=100.0, offset=6, back=3, strength=1, max_offs
     fig, (pairs, total, bars) = figure(title, nrows=3, height=6, sharex=True, height_ratios=(4, 2, 2))
     for pair, curve in enumerate(curves):
         pairs.plot(offsets, [0.42 * value - pair for value in curve], color=QUERY, linestyle="-", linewidth=1.5)
-    pairs.set(yticks=[-pair for pair in range(count)], yticklabels=[f"pair {pair}" for pair in range(count)])
+    pairs.text(back, 0.6, f" offset {back}", color="#A84300", va="bottom")
+    pairs.set(ylim=(0.4 - count, 0.6), yticks=[-pair for pair in range(count)], yticklabels=[f"pair {pair}" for pair in range(count)])
     total.plot(offsets, scores, color=BLACK, linestyle="-")
     total.set(ylabel="sum")
     bars.bar(range(max_offset + 1), weights, color=GREEN)
-    bars.set(xlabel="offset m − n", ylabel=f"weight,\nstrength {strength}", xlim=(0, max_offset), ylim=(0, 1))
+    bars.set(xlabel="offset m − n", ylabel=f"weight,\nstrength {strength}", xlim=(-0.5, max_offset + 0.5))
     for ax in (pairs, total):
         ax.axvline(back, color=KEY, linewidth=1.2, linestyle="--")
     return Moving("score", title, alt, fig, {
@@ -418,6 +421,9 @@ def moving_buckets(t5_bucket, offset=-40, max_offset=150, num_buckets=32, max_di
     fig, ax = figure(title, height=3.6)
     for (kind, buckets), colour, style in zip(kinds.items(), (QUERY, KEY), ("-", "--")):
         ax.step(offsets.tolist(), buckets, where="mid", color=colour, linestyle=style, label=kind)
+        shared = [at for at, bucket in zip(offsets.tolist(), buckets) if bucket == buckets[offset + max_offset]]
+        ax.plot([shared[0] - 0.5, shared[-1] + 0.5], [buckets[offset + max_offset]] * 2, color=ORANGE, alpha=0.5,
+                linewidth=9, linestyle="-", solid_capstyle="butt", zorder=1, label="same bucket" if kind == "causal" else "")
         ax.plot(offset, buckets[offset + max_offset], "o", color=colour)
     ax.axvline(offset, color=GREY, linewidth=1.2, linestyle="--")
     ax.set(xlabel="offset: key position − query position", ylabel="bucket", xlim=(-max_offset, max_offset))
@@ -432,8 +438,9 @@ def moving_cache(cached=5, new=3, max_cached=10, max_new=6):
     """The mask and the positions of a piece of ``new`` tokens that meets a cache of ``cached`` tokens."""
     title = "A piece of text meets the cache"
     alt = ("A grid: one row per new token with its position, one column per key. Filled cells are seen: cached keys in "
-           "one colour, keys of the piece itself in another, with a diagonal right edge. Empty cells are hidden.")
-    fig, ax = figure(title, width=7.2, height=1.3 + 0.4 * new)
+           "one colour, keys of the piece itself in another, with a diagonal right edge. Empty cells are hidden. Dashed "
+           "frames: seen with a mask aligned at the top left.")
+    fig, ax = figure(title, width=7.2, height=1.9 + 0.4 * new)
     for row in range(new):
         for key in range(cached + new):
             colour = "white" if key > cached + row else QUERY if key < cached else ORANGE
@@ -445,6 +452,11 @@ def moving_cache(cached=5, new=3, max_cached=10, max_new=6):
     ax.set(xlim=(-0.6, cached + new - 0.4), ylim=(new - 0.4, -1.2), xticks=range(cached + new), yticks=range(new),
            xlabel="position of the key", yticklabels=[f"new token at position {cached + row}" for row in range(new)])
     ax.set_aspect("equal")
+    handles = [Patch(facecolor=colour, edgecolor="#888888", label=name)
+               for colour, name in ((QUERY, "seen, in the cache"), (ORANGE, "seen, new"), ("white", "hidden"))]
+    handles.append(Patch(facecolor=QUERY, edgecolor="white", linestyle=(0, (2, 1.5)),
+                         label="dashed: seen with a top-left mask"))
+    fig.legend(handles=handles, loc="outside lower left", ncols=2, handlelength=1.6, handleheight=1.4)
     return Moving("cache", title, alt, fig, {"cached": cached, "new": new, "maxCached": max_cached, "maxNew": max_new})
 
 

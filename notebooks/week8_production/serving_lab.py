@@ -213,6 +213,11 @@ def moving_axes(mrope_positions, before=3, grid=(2, 2, 3), after=2, token=6, max
     for number, (x, y, is_text) in enumerate(_places(before, grid, after)):
         colour = lab.ORANGE if number == token else "#E4E4E4" if is_text else "#C9DFEE"
         tokens.add_patch(plt.Rectangle((x, -y), 0.9, 0.9, facecolor=colour, edgecolor="#888888"))
+    words = {0: "text", before + math.prod(grid): "text"}
+    words |= {before + frame * grid[1] * grid[2]: f"frame {frame}" for frame in range(grid[0])}
+    for number, word in words.items():
+        x, y, is_text = _places(before, grid, after)[number]
+        tokens.text(x, (0 if is_text else 1 - grid[1]) - 0.15, word, va="top", fontsize=9)
     tokens.set(xlim=(-0.5, 22), ylim=(-grid[1], 1.5))
     tokens.set_aspect("equal", anchor="W")
     tokens.axis("off")
@@ -245,12 +250,11 @@ def moving_absorbed(m=5, n=2, max_position=16):
     """The matrix between a query and a latent, without a rotation and with one."""
     title = "The matrix between a query and a latent"
     alt = ("Two panels. In each, a query, a matrix of two rows and three columns and a latent; in the right one a "
-           "rotation stands before the matrix, drawn as a dial. The left matrix is the same for all positions, the "
-           "right one follows the offset of key and query.")
+           "rotation stands before the matrix, drawn as a dial.")
     angle = (n - m) * TURN
     rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     fig, axes = lab.figure(title, ncols=2, height=2.6)
-    for ax, name, matrix in zip(axes, ("without a rotation: W", f"with a rotation: R({n} − {m}) W"),
+    for ax, name, matrix in zip(axes, ("without a rotation", "with a rotation"),
                                 (np.array(W_UK), rotation @ np.array(W_UK))):
         lab.heatmap(ax, matrix, name, 2.5, "", "")
         for (row, column), value in np.ndenumerate(matrix):
@@ -287,7 +291,7 @@ return () => {
       shape(svg, "circle", {cx: x, cy: y, r: 24, fill: "#fff", stroke: colours.angle, "stroke-width": 3});
       stroke(svg, [[x, y], [x + 24, y]], grey);
       stroke(svg, [[x, y], hand], ink, 3, {"stroke-linecap": "round"});
-      write(svg, x, y + 36, `R(${minus(offset)})`, "middle");
+      write(svg, x, y + 36, "rotation", "middle");
     }
     const matrix = kind ? turned : data.matrix, wide = Math.min(72, (width - 20) / 3), left = width / 2 - 1.5 * wide;
     matrix.forEach((row, at) => row.forEach((value, column) => {
@@ -300,7 +304,7 @@ return () => {
     write(svg, width / 2, 206, `keys 0 to ${m.value}: ${count} ${plural}`, "middle");
     outer.setAttribute("aria-label", `${names[kind]}: ${matrix.flat().map((value) => decimals(value, 2)).join(", ")}`);
   });
-  say(`Offset n \u2212 m = ${minus(offset)}: the right matrix ${offset ? "is another one than at offset 0" : "is W itself"}.`);
+  say(`Query at ${m.value}, key at ${n.value}: the right matrix is ${offset ? "not W" : "W itself"}.`);
 };
 """, "axes": r"""
 const token = slider("token", 0, data.before + data.grid[0] * data.grid[1] * data.grid[2] + data.after - 1, data.token);
