@@ -97,7 +97,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.1. What is kept, and who reads it.** Squares: key heads in the cache. In GQA neighbouring query heads share one. MLA (explained below) keeps a latent for all heads and a small rotated key. The last panel has the shapes of GQA, but its heads alternate: a checkpoint of one order loads into code of the other without complaint.
+# **Figure 7.1. What is kept, and who reads it.** Squares: key heads in the cache. In GQA neighbouring query heads share one. MLA (explained below) keeps a latent for all heads and a small rotated key. The last panel has the shapes of GQA, but its heads alternate: a checkpoint of one order silently loads into code of the other.
 
 # %% [markdown]
 # ### Exercise 7.1 · Grouped-query attention
