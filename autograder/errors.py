@@ -95,6 +95,11 @@ class StudentError(Exception):
         """Whether the sandbox has ended the call or not begun it; what the code raises itself has more classes than one."""
         return len(self.type_names) == 1
 
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether the code was refused memory, by Python or by PyTorch, which has no exception of its own for it."""
+        return "MemoryError" in self.type_names or "can't allocate memory" in self.message
+
     def describe(self) -> str:
         """One line. Long numbers are left out: they could be hidden inputs, and no message needs them."""
         head = visible(self.message.strip().splitlines()[0][:200]) if self.message.strip() else "no message"

@@ -555,6 +555,18 @@ def test_too_many_crashes_end_a_function_and_cost_no_other(session: Session) -> 
     assert found["g"]() == 5
 
 
+@pytest.mark.parametrize("body", ["return bytearray(10**11)", "return torch.empty(10**11)"])
+def test_what_was_refused_memory_is_not_called_by_others(session: Session, body: str) -> None:
+    """Elsewhere the same call may be killed, or run out of time: chance must not decide who pays for it."""
+    session.execute("a", f"import torch\ndef hoards(): {body}\ndef caller(): return hoards()")
+    found = session.lookup(["hoards", "caller"])
+    with pytest.raises(StudentError, match="memory|no message"):
+        found["hoards"]()
+    assert session.crashed == {"hoards"}
+    with pytest.raises(StudentError, match="not called again"):
+        found["caller"]()
+
+
 def test_too_many_crashes_end_the_notebook(session: Session) -> None:
     for number in range(ROOMY.all_restarts + 1):
         assert "ended the Python process" in session.execute(f"a{number}", "import os; os._exit(1)").error.message

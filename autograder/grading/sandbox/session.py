@@ -80,7 +80,7 @@ class Session:
 
     @property
     def crashed(self) -> set[str]:
-        """The functions that have hung or died."""
+        """The functions that have hung, died or been refused memory."""
         return self._crashes.functions
 
     def retire_crashed(self) -> None:
@@ -156,6 +156,8 @@ class Session:
 
         header, payload = self._without_orphans(ask)
         if error := error_in(header.get("error")):
+            if error.is_out_of_memory:  # the next call may be killed or run out of time instead: chance decides
+                self._crashes.note(self._called, bool(self._replaced))
             raise error
         if unloaded := header.get("unloaded"):
             raise StudentError(("KeyError",), str(unloaded)[:200])
