@@ -912,7 +912,7 @@ import json
 with open("week5_results.json", encoding="utf-8") as file:
     results = json.load(file)
 tested = results["tested"]
-LOOK = {"none": (lab.BLACK, ":", "o"), "sinusoidal": (lab.ORANGE, "-.", "s"), "learned": (lab.PURPLE, (0, (8, 3)), "^"),
+LOOK = {"none": ("#666666", ":", "o"), "sinusoidal": (lab.ORANGE, "-.", "s"), "learned": (lab.PURPLE, (0, (8, 3)), "^"),
         "rope": (lab.BLUE, "-", "D"), "alibi": (lab.GREEN, "--", "v"), "t5": (lab.VERMILLION, (0, (5, 1, 1, 1)), "X"),
         "hybrid": (lab.PURPLE, "-", "P")}
 

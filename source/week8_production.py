@@ -1135,7 +1135,7 @@ for start in (turn / 2, 3 * turn / 2, 5 * turn / 2):
     if start < 400:
         ax.text(start + turn / 4, 0.97, "pair 3\npoints ahead", transform=ax.get_xaxis_transform(), color="#444444", fontsize=9,
                 ha="center", va="top")
-for (name, losses), colour, style in zip(arms.items(), (lab.BLACK, lab.VERMILLION, lab.BLUE), ("-", "--", "-.")):
+for (name, losses), colour, style in zip(arms.items(), (lab.GREEN, lab.VERMILLION, lab.BLUE), ("-", "--", "-.")):
     excess = losses - window
     ax.plot(at, excess.mean(0), color=colour, linestyle=style, label=name)
     ax.fill_between(at, excess.min(0), excess.max(0), color=colour, alpha=0.15, linewidth=0)
@@ -1147,14 +1147,14 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
           [[name, beside(losses[:, 32:].mean(1), settled["window of 64, cached"])] for name, losses in arms.items()])
 
 # %% [markdown]
-# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3 looks as it does for keys ahead of the query. (a) Where does the black curve rise? (b) Which of the other two curves follows it?
+# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3 looks as it does for keys ahead of the query. (a) Where does the green curve rise? (b) Which of the other two curves follows it?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# One pair of eight carries the whole cost. Give pair 3 the places in the cache and all others true positions, and 0.00 [−0.01..0.01] nats of the cost remain. Give pair 3 alone true positions, and it costs 0.40 [0.30..0.51], more than true positions in all pairs. The peaks of the black curve are about 20 apart, the turn of pair 1. Perhaps a sink looks most like a neighbour where pair 1 has also come full circle; we have not tested it.
+# One pair of eight carries the whole cost. Give pair 3 the places in the cache and all others true positions, and 0.00 [−0.01..0.01] nats of the cost remain. Give pair 3 alone true positions, and it costs 0.40 [0.30..0.51], more than true positions in all pairs. The peaks of the green curve are about 20 apart, the turn of pair 1. Perhaps a sink looks most like a neighbour where pair 1 has also come full circle; we have not tested it.
 #
-# So for these four keys a distance does no harm just by being new: distances of 200 to 287 are as new as those of 100 to 187, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats (black curve). The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; we have not measured why.
+# So for these four keys a distance does no harm just by being new: distances of 200 to 287 are as new as those of 100 to 187, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats (green curve). The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; we have not measured why.
 # </details>
 
 # %% [markdown]

@@ -61,6 +61,7 @@ def test_cpu_of_orphans_is_counted(tmp_path: Path) -> None:
         assert other.poll() is None
 
 
+@pytest.mark.nightly
 @pytest.mark.timing
 def test_memory_of_all_children_is_seen() -> None:
     """It burns CPU, as slow as the machine is, until it must have been looked at."""
@@ -188,6 +189,7 @@ def test_without_a_gpu_its_bench_works_on_the_cpu_and_says_so(monkeypatch: pytes
     assert gpu.alibi("cpu").apart > 0.01
 
 
+@pytest.mark.nightly
 @pytest.mark.timing
 def test_what_other_processes_use_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:

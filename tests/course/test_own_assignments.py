@@ -124,6 +124,7 @@ def test_hostile_code_does_not_reach_the_course(root: Path) -> None:
     assert standing(root, QUIZ)["mallory"].by_cell["test_double"] == 3, "the answer itself is right"
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_feedback_report_and_check_say_whose_process_the_tests_ran_in(root: Path) -> None:
     again = autograder("autograde", "--week", QUIZ, cwd=root).stdout

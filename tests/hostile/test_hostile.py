@@ -192,6 +192,7 @@ def test_feedback_runs_no_script_of_students(graded: Graded) -> None:
     assert not [student for student, page in pages.items() if has_unsafe_mathjax(page)]
 
 
+@pytest.mark.nightly  # test_instructor has one such page
 def test_formgrader_runs_no_script_of_students(graded: Graded) -> None:
     """The page on which a person grades by hand, of the entries that carry script."""
     import nbgrader.server_extensions.formgrader as formgrader
