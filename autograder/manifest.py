@@ -116,7 +116,7 @@ MANIFEST: dict[str, tuple[Exercise, ...]] = {
         Exercise("7.5", "shift_cached_keys", "code", 2, 10),
         Exercise("7.6", "CrossAttention", "code", 4, 30),
         Exercise("7.7", "HybridDecoderBlock", "code", 4, 25),
-        Exercise("7.8", "copying_explained", "text", 4, 45),
+        Exercise("7.8", "copying_explained", "text", 4, 50),
         Exercise("7.9", "interview", "text", 2, 25),
         Exercise("7.10", "design_memo", "text", 4, 90),
     ),

@@ -9,7 +9,7 @@
 #
 # - write attention that is right and stays finite: with any mask, in half precision, with queries that may attend to nothing;
 # - compute attention over three tokens by hand, and say what happens when two of them swap positions;
-# - measure whether any layer is permutation-*equivariant*, and prove that self-attention is;
+# - measure whether any layer is permutation-*equivariant*, and prove what you find for self-attention;
 # - tell equivariant from invariant, and say what mean pooling does;
 # - write a causal mask that is also right with a KV cache;
 # - explain what a model without any positional encoding can know of the order.
@@ -31,7 +31,7 @@
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`. $n$ is the number of tokens, $d$ the **head dimension**.
 # - $i$ is the position of a query, $j$ the position of a key, both counted from 0. Row $i$ of a score or weight matrix belongs to query $i$, column $j$ to key $j$.
-# - Vectors are rows, as in code: $X$ is $n\times d$, one row per token, and $q=xW_q$.
+# - Vectors are rows, as in code: $X$ has one row per token, and $q=xW_q$.
 # - In a mask, **True means "may attend"**, as in PyTorch's `F.scaled_dot_product_attention`. In `nn.MultiheadAttention` True means the opposite, "hide". A mask of *floats* is different again: it is **added** to the scores, 0 for "may attend" and $-\infty$ for "hide".
 # - Unless told otherwise, your functions keep the dtype and device of their input, let gradients through, and never change an argument in place.
 
@@ -313,7 +313,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 # Equation (1) is one line of code. In practice it fails in more than one place.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** what each line below gives. The docstring above names two dangers. Which of the seven results will be NaN or infinite, and which will be finite but useless?
+# **Predict** what each of the seven lines below gives. Which results will be NaN or infinite, and which will be finite but useless?
 #
 # *Your prediction:*
 
@@ -357,7 +357,7 @@ lab.table(["", "result"], [
 # %% [markdown]
 # ### Code that runs on any device
 #
-# Every tensor has a device: the computer's own memory (`"cpu"`) or a graphics card's (`"cuda"`). PyTorch does not move tensors for you. Tensors on different devices cannot be added, multiplied or compared, single numbers apart. So code that works on your laptop may stop on a GPU with `Expected all tensors to be on the same device`.
+# Every tensor has a device: the computer's own memory (`"cpu"`) or a graphics card's (`"cuda"`). PyTorch does not move tensors for you. You cannot add, multiply or compare tensors on different devices, except single numbers. So code that works on your laptop may stop on a GPU with `Expected all tensors to be on the same device`.
 #
 # The cause is nearly always one line: a tensor made inside a function. `torch.arange(n)`, `torch.ones(n, n)` and `torch.tensor([...])` make it on the CPU unless you say otherwise. So pass on the device of an input: `device=x.device`. Four habits are enough:
 #

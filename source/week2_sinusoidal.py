@@ -7,7 +7,7 @@
 #
 # ## What you will be able to do
 #
-# - compute a sinusoidal encoding by hand, and know which of its dot products must be equal before you compute them;
+# - compute a sinusoidal encoding by hand, and say, before you compute them, which of its dot products are equal;
 # - name the shortest and the longest wavelength, and say which pairs of channels never complete a turn in training;
 # - write the encoding so that position 100,000 is as exact as position 1;
 # - build the matrix that moves every position by $k$, and use it in an attention head that looks three tokens back;
@@ -105,7 +105,7 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 #
 # <details><summary>After you have run it</summary>
 #
-# On round waves a step turns each pair by a fixed angle, wherever you start. Everything this week builds on this property. The property needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top.
+# On round waves a step turns each pair by a fixed angle, wherever you start. All of this week rests on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top.
 # </details>
 
 # %% [markdown]
@@ -128,7 +128,7 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 lab.moving_clocks(head_dim=8, m=3, keys=False)
 
 # %% [markdown]
-# **Figure 2.2. A position on its clocks** ($d=8$, four pairs). A hand at angle 0 points right and turns counter-clockwise; its height is the sine. Move the position, then make the base smaller: which clocks change pace?
+# **Figure 2.2. A position on its clocks** ($d=8$, four pairs). Angle 0 points right, and hands turn counter-clockwise; a hand's height is the sine. Move the position, then make the base smaller: which clocks change pace?
 
 # %% [markdown]
 # **A worked example.** Let $d=4$. Then $\omega_0=1$ and $\omega_1=10\,000^{-2/4}=0.01$. Position 2 gets
@@ -557,7 +557,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* RoPE is built on $M_k$. Next week you turn queries and keys with it, and add nothing to them.
+# *Why it matters:* RoPE is built on such rotations. Next week you turn queries and keys with them, and add nothing.
 #
 # The offset may be any whole number: zero, negative (a move to the left), or large.
 

@@ -729,7 +729,7 @@ week3.interleaved_to_half(interleaved_to_half)
 # %% [markdown]
 # ### Experiment: what happens when layouts are mixed
 #
-# Slide one query and one key, five positions apart, along the text. Rotate both interleaved, then both half-split, then the query interleaved and the key half-split, as if only one of the two projections had been converted.
+# Slide one query and one key, five positions apart, along the text. Rotate both interleaved, then both half-split, then the query interleaved and the key half-split, as if only one of the two calls had been changed.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** In which of the three cases does the score stay constant? Will the two pure layouts give the *same* constant for the same two vectors?
@@ -1317,7 +1317,7 @@ week3.bfloat16_positions(bfloat16_positions)
 ### END HIDDEN TESTS
 
 # %% [markdown] nbgrader={"grade_id": "bfloat16_explained_question", "locked": true}
-# **Explain.** A model keeps its RoPE frequencies as a buffer. `model.to(torch.bfloat16)` rounds them, and the code then multiplies them by positions that are bfloat16 too. A colleague proposes to call `.float()` on the product before taking cosine and sine. In three to six sentences: why does this not help, why does the damage grow with the position, and how large an error, in radians, can a single rounding cause in an angle of 4,000?
+# **Explain.** A model keeps its RoPE frequencies as a buffer. `model.to(torch.bfloat16)` rounds them, and the code then multiplies them by positions that are bfloat16 too. A colleague proposes to call `.float()` on the product before taking cosine and sine. In three to six sentences: why does this not help, why does the damage grow with the position, and how large an error, in radians, can a single rounding cause in an angle near 4,000?
 #
 # ### BEGIN MARK SCHEME
 # 1 point in all; half points are allowed.

@@ -990,7 +990,7 @@ plt.show()
 #
 # ### Experiment: longer than in training
 #
-# This task needs "the nearest of its kind". Letters are random, from an alphabet of eight; one in eight is *marked*. At every position the model must name the **most recent marked letter**. It is one layer between an embedding and a linear read-out, trained on texts of 32 tokens and tested on 256. There are three arms: your ALiBi layer, and rivals of the same size with RoPE and with no position.
+# This task needs "the nearest of its kind". Letters are random, from an alphabet of eight; one in eight is *marked*. At every position the model must name the **most recent marked letter**. The model is one layer between an embedding and a linear read-out, trained on texts of 32 tokens and tested on 256. There are three arms: your ALiBi layer, and rivals of the same size with RoPE and with no position.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Blind guessing gives 1/8. (a) Which arms learn the task up to position 31? (b) Which arms hold beyond it? (c) The second task is that of week 3: name the token **three positions back**, marked or not. RoPE solved it completely within the training length. Will one ALiBi layer solve it?
@@ -1120,7 +1120,7 @@ plt.show()
 #
 # | reason | source |
 # |---|---|
-# | The promise shrinks with training: an ALiBi model trained for very long extrapolates well only to about 12% beyond its length. | Al-Khateeb et al., 2023, section 1, citing Dey et al., 2023 |
+# | The promise shrinks with training: a heavily trained ALiBi model extrapolates well only to about 12% beyond its training length. | Al-Khateeb et al., 2023, section 1, citing Dey et al., 2023 |
 # | RoPE learned to stretch: position interpolation takes LLaMA to 32,768 tokens with at most 1,000 steps of fine-tuning. | Chen et al., 2023, abstract; week 5 |
 # | A bias needs a kernel that supports it. FlashAttention 2 has ALiBi since version 2.4; FlashAttention 3 did not have it in May 2025. A rotation can be done before the kernel starts. | Dao-AILab/flash-attention, pull request 540, issues 671 and 1666 |
 # | Successors changed: MPT has ALiBi, DBRX has RoPE. | `transformers` 5.23, `modeling_mpt.py`, `modeling_dbrx.py` |

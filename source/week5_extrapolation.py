@@ -57,7 +57,7 @@ np.random.seed(0)
 #
 # Section 6.6 tells these two suspects apart. For RoPE we can say exactly what is new: pair $i$ turns by $\delta\,\theta_i$ between a query and a key that are $\delta$ apart, and in training $\delta$ stays below $L$. A **fast** pair goes round many times within $L$ and has shown the model every angle. A **slow** pair does not complete one turn: the model knows an arc of its circle, and a longer text goes beyond it. So the *slow* pairs, the low frequencies, meet new angles.
 #
-# **A worked example.** Take $d=8$, base $10\,000$, $L=100$. The frequencies are $1, 0.1, 0.01, 0.001$; one turn takes $6.3$, $63$, $628$ and $6283$ positions. In 100 positions the pairs make $15.9$, $1.59$, $0.159$ and $0.0159$ turns. Two complete a turn, two never do. Let $i$ be any real number. One turn takes exactly $L$ positions where
+# **A worked example.** Take $d=8$, base $10\,000$, $L=100$. The frequencies are $1, 0.1, 0.01, 0.001$; one turn takes $6.3$, $63$, $628$ and $6283$ positions. In 100 positions the pairs make $15.9$, $1.59$, $0.159$ and $0.0159$ turns. Two complete a turn, two never do. If $i$ may be any real number, one turn takes exactly $L$ positions where
 #
 # $$\frac{2\pi}{\theta_i}=L\iff \text{base}^{2i/d}=\frac{L}{2\pi}\iff i=\frac d2\cdot\frac{\ln\big(L/2\pi\big)}{\ln \text{base}}, \tag{1}$$
 #
@@ -183,7 +183,7 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 # %% [markdown]
 # ## 2 · Position interpolation: squeeze the ruler
 #
-# The first idea is to divide all positions by $s$. With $s=4$ a text of $4L$ has the positions $0, \frac14, \frac24, \dots$, and no distance is longer than in training. Chen et al. (2023) and kaiokendev (2023) found it at the same time.
+# The first idea is to divide all positions by $s$. With $s=4$ a text of $4L$ has the positions $0, \frac14, \frac24, \dots$, and no distance reaches $L$. Chen et al. (2023) and kaiokendev (2023) found it at the same time.
 #
 # $$m \mapsto \frac ms\qquad\text{or, which is the same,}\qquad \theta_i\mapsto\frac{\theta_i}{s}\ \text{ for every pair.} \tag{2}$$
 #
@@ -467,7 +467,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Near position 0 rotations are small, and the last keys had nearly the current base: a dozen keys at each end are nearly right (the figure averages 128). Between them the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
+# Near position 0 the two rotations hardly differ, and the last keys had nearly the current base: a dozen keys at each end are nearly right (the figure averages 128). Between them the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
 # </details>
 
 # %% [markdown]
@@ -711,7 +711,7 @@ lab.table(["method, s = 4", "pairs with new angles at 4x"], [["none", new_pairs]
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# PI is flat, NTK slopes from 1 to $s$, YaRN leaves fast pairs alone. With PI and YaRN no pair leaves its arc. With NTK all pairs beyond the boundary but the last leave theirs a little.
+# PI is flat, NTK slopes from 1 to $s$, YaRN leaves fast pairs alone. With PI and YaRN no pair leaves its arc. With NTK all pairs beyond the boundary but the last leave theirs, pair 22 by 0.29 of the circle.
 #
 # Still, something is new. A distance turns all pairs at once, and YaRN slows only some, so its *combinations* of angles are new. PI keeps the combinations, but meets them at fractional distances.
 # </details>
@@ -1101,7 +1101,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may produce "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). We can only guess why LLaMA differs: at 2x our unchanged models lose just 0.4 nats, but Llama 2 13B loses 7.4 (README of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may produce "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Why LLaMA differs we do not know. One clue: at 2x our unchanged models lose just 0.4 nats, Llama 2 13B loses 7.4 (README of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
 #
 # A stretch is not free: with $s=8$ at the *training* length NTK loses 0.11 nats, YaRN 0.30, PI 1.62. YaRN's temperature hardly matters here: 2.03 nats at 8x with it, 2.04 without (`experiments/results.md`).
 # </details>
@@ -1396,7 +1396,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # |---|---|---|---|---|---|---|---|
 # | loss | 1.40 | 1.38 | 1.37 | 1.38 | 1.41 | 2.52 | 3.08 |
 #
-# Compare the two rows, then the two columns. Being new alone does no harm: with all distances beyond 63 counted as 87 or as 231, which training never showed, the loss is 1.43 or 1.42. Nor is every old one safe: counted as 63, which is ten turns of pair 0 and one of pair 2, they give 1.67. Keep the window of 8 in mind for part 3 of 5.8.
+# Compare the two rows, then the two columns. Being new alone does no harm: with all distances beyond 63 counted as 87 or as 231, which training never showed, the loss is 1.43 or 1.42. Nor is every familiar distance safe: count them as 63, and the loss is 1.67. (63 is ten turns of pair 0 and one of pair 2.) Keep the window of 8 in mind for part 3 of 5.8.
 # </details>
 
 # %% [markdown]
@@ -1405,7 +1405,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # | method | distances beyond $w$ | what it costs |
 # |---|---|---|
 # | ReRoPE (Su, 2023) | count as $w$ | a prompt's scores are computed twice, and each decoding step rotates all cached keys again |
-# | Self-Extend (Jin et al., 2024) | are those of positions divided by a group size and rounded down; they go on from $w$ | a prompt's scores twice, too |
+# | Self-Extend (Jin et al., 2024) | count in groups: positions are divided by a group size and rounded down, and go on from $w$ | a prompt's scores twice, too |
 # | LM-Infinite (Han et al., 2023) | are limited; all but the first tokens and the latest are hidden | a mask |
 # | a window | are hidden | a mask; the cache stays small; large models need the first tokens, too |
 
@@ -1456,9 +1456,9 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model hardly uses pairs 4 to 7, so their new angles do no harm. Figure 5.11 does not acquit pairs 0 to 2: slowed down, they misread near distances, too. Clipped at 31, they alone bring the loss at 8x from 3.31 to 1.79, and pair 3 alone brings it to 2.08 (means of five seeds).
+# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model hardly uses pairs 4 to 7, so their new angles do no harm. Figure 5.11 does not acquit pairs 0 to 2: slowed down, they misread near distances, too. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
 #
-# **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69, with 64 keys by 0.06 only: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
+# **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69, but only by 0.06 with 64 keys: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #
 # **The order of far keys** is lost in ReRoPE's clipped scores, and coarse in Self-Extend's.
 #
@@ -1614,7 +1614,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
            ["ALiBi: found, logits times λ", *spread(results["needle_log_n"])]])
 
 # %% [markdown]
-# **Figure 5.14. Needles and filler.** Solid and dashed: needles found. Dotted, and wide and pale beneath: the geometric mean probability of the right filler symbol ($e^{-\text{loss}}$).
+# **Figure 5.14. Needles and filler.** Solid and dashed: needles found. Dotted (RoPE) and pale (ALiBi): the geometric mean probability of the right filler symbol ($e^{-\text{loss}}$).
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1625,7 +1625,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 # </details>
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Take the RoPE models of this task, nothing retrained. With a clip at 31 or with a window of 32: with which of the two do they find far needles?
+# **Predict.** Take the RoPE models of this task, nothing retrained. Clip them at 31, or give them a window of 32. Which of the two finds far needles, if either?
 #
 # *Your prediction:*
 
@@ -1642,7 +1642,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 # </details>
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Here ALiBi's slopes are 1/4, 1/16, 1/64, 1/256; week 4's `effective_window` gives 19, 74, 295 and 1,179 positions. In haystacks of 1,024 tokens, does finding end at one of these distances? What else does it depend on, if anything?
+# **Predict.** Here ALiBi's slopes are 1/4, 1/16, 1/64, 1/256; week 4's `effective_window` gives 19, 74, 295 and 1,179 positions. In haystacks of 1,024 tokens, does the model stop finding needles at one of these distances? What else does it depend on, if anything?
 #
 # *Your prediction:*
 

@@ -229,7 +229,7 @@ plt.show()
 #
 # The key becomes "this word, three back". The query can ask for the word, for the offset, or for both. A second table does the same for the values: the output can say *from where* it was read. Here the heads of a layer share both tables. (The paper's base model had tables per layer *and* head, section 4.1.)
 #
-# Offsets beyond $\pm c$ are **clipped** to the end rows. The model learns no difference between 20 and 200 back, and so it never meets an unknown row on a longer text.
+# Offsets beyond $\pm c$ are **clipped** to the end rows. With $c=16$ the model learns no difference between 20 and 200 back, and so it never meets an unknown row on a longer text.
 #
 # **The trap.** If you forget to clip, `rel_k[-3]` raises no error: Python counts from the end, and a key just past the clip gets the vector of a key *ahead*. Only offsets too far ahead, or more than $3c+1$ behind, raise an error.
 #
@@ -393,7 +393,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 6.2. Pad, reshape, drop.** The padding makes every row one longer; read in rows of the old length, each row slips by one more. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey): padding, and numbers of the *next* query.
+# **Figure 6.2. Pad, reshape, drop.** Padding makes every row one longer. Read the numbers in rows of the old length, and each row slips by one more. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey): padding, and numbers of the *next* query.
 
 # %% [markdown]
 # In Transformer-XL the causal mask hides the grey cells; in an encoder they leak. XLNet needs both sides (`rel_shift_bnij`): it feeds the distances of both signs, about $2n$ of them, and then the shift is right everywhere.
@@ -405,7 +405,7 @@ plt.show()
 #
 # **3 points · difficulty 3/5 · 20 minutes · code**
 #
-# *Why it matters:* you will meet these four lines without a comment (`_rel_shift`), and know which half to trust.
+# *Why it matters:* you will meet it as four lines without a comment (`_rel_shift`), and know which half to trust.
 
 # %% nbgrader={"grade_id": "rel_shift", "solution": true}
 def rel_shift(x):
@@ -486,7 +486,7 @@ def transformer_xl_scores(q, k, r, content_bias, position_bias):
     q: (batch, heads, n_queries, head_dim); k: (batch, heads, n_keys, head_dim)
     r: (heads, n_keys, head_dim), r[:, t] the projected encoding of distance t = query position - key position
     content_bias: (heads, head_dim), u in (3), meets the keys; position_bias: (heads, head_dim), v in (3), meets r
-    returns: (batch, heads, n_queries, n_keys); where the key lies after the query it is not looked at
+    returns: (batch, heads, n_queries, n_keys); entries whose key lies after the query are not looked at
     """
     ### BEGIN SOLUTION
     content = (q + content_bias[:, None]) @ k.mT
@@ -557,7 +557,7 @@ week6.transformer_xl_scores(transformer_xl_scores, relative_positions, rel_shift
 # Three things about it surprise people.
 #
 # - **No $\sqrt d$.** T5 does not scale. (Its initial weights are smaller instead.) If you divide as usual, a checkpoint writes nonsense.
-# - **One table for all layers.** The first layer holds it, the others borrow it. Cross-attention has none.
+# - **One table per stack.** The first layer holds it, the others borrow it. Cross-attention has none.
 # - **It has a sign** in an encoder: keys ahead have buckets of their own.
 
 # %% [markdown]
@@ -607,7 +607,7 @@ assert near.dtype == torch.int64, f"buckets index a table, so they are int64; yo
 assert near[:8].tolist() == [7, 6, 5, 4, 3, 2, 1, 0], f"offsets -7 .. 0 have the buckets 7 .. 0; yours are {near[:8].tolist()}."
 assert near[8:].tolist() == [17, 18, 19, 20, 21, 22, 23], (
     f"keys ahead, offsets 1 .. 7, have the buckets 17 .. 23; yours are {near[8:].tolist()}.")
-for offset, bucket in ((-10, 8), (10, 24), (-100, 15), (100, 31), (-5000, 15)):
+for offset, bucket in ((-10, 8), (10, 24), (-80, 14), (80, 30), (-5000, 15)):
     got = int(t5_bucket(torch.tensor(offset)))
     assert got == bucket, (f"offset {offset}: bucket {bucket} expected, got {got}. e is 8; floor, not rounding; no bucket of a "
                            "side is above B - 1 = 15.")
@@ -655,7 +655,7 @@ lab.table(["", "first distance in the last bucket"], list(last.items()))
 print("buckets that two-sided offsets never use:", unused)
 
 # %% [markdown]
-# **Figure 6.3. Buckets.** Left: eight exact steps on each side, then steps that grow; the causal form has sixteen exact ones, on one side. Right: near buckets hold one distance, far ones many.
+# **Figure 6.3. Buckets.** Left: single steps near 0, then steps that grow; the causal form has sixteen single ones, on one side. Right: near buckets hold one distance, far ones many.
 
 # %% tags=["experiment"]
 lab.moving_buckets(t5_bucket)
@@ -771,7 +771,7 @@ def spread(per_seed, digits=2):
 
 print(f"{made['seeds']} training seeds, torch {made['torch']}, Python {made['python']}; mean [lowest..highest]")
 lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]["sign"])],
-          [[f"T5, {arm}", *spread(results["sign"][arm])] for arm in ("signed", "absolute")])
+          [[f"T5, {label}", *spread(results["sign"][arm])] for arm, label in (("signed", "signed"), ("absolute", "symmetric"))])
 
 
 # %% [markdown]
@@ -960,7 +960,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 #
 # **3 points · difficulty 3/5 · 30 minutes · text, graded by a person**
 #
-# *Why it matters:* one encoder adds a single number for position, the other two terms of vectors. What does the second one gain?
+# *Why it matters:* one encoder adds a single number for position; the other adds two dot products. What does that gain?
 #
 # 1. Take the four terms of exercise 2.7. Which one does T5's $b$ belong to, and why? Which does DeBERTa keep, and what could the one that it drops say about a text? Point to the parts of (4) and (5).
 # 2. T5's bias is not symmetric. Show it with two buckets of the encoder. What can a head do with them? And what about the decoder?
@@ -1017,7 +1017,7 @@ bag = F.one_hot(bags).sum(1).amax(1).float().mean().item() / 4
 print(f"the commonest of the last four is right in {bag:.3f} of the cases")
 
 # %% [markdown] tags=["prediction"]
-# **Predict**, with equations (2) to (5) at hand: who learns pull, who learns push? The candidates are T5, Shaw (keys only), Transformer-XL, DeBERTa with each of its terms alone, DeBERTa, RoPE. Would T5 do better with more heads or more steps? Does RoPE, which is relative, keep at 64 tokens what it learned on 16? If not, which of these brings it back without retraining? (a) Hide all but the latest 16 keys. (b) Keep all keys and count every distance above 15 as 15. How large may the limit in (b) be?
+# **Predict**, with equations (2) to (5) at hand: who learns pull, who learns push? The candidates are T5, Shaw (keys only), Transformer-XL, DeBERTa with only one of its position terms, DeBERTa, RoPE. Would T5 do better with more heads or more steps? Does RoPE, which is relative, keep at 64 tokens what it learned on 16? If not, which of these brings it back without retraining? (a) Hide all but the latest 16 keys. (b) Keep all keys and count every distance above 15 as 15. How large may the limit in (b) be?
 #
 # *Your prediction:*
 
@@ -1127,7 +1127,7 @@ plt.show()
 # |---|---|
 # | Where the query meets positions (Shaw, Transformer-XL, content to position), pull is learned | yes, by every seed, and it holds at 64 |
 # | Where the key meets positions (position to content), push is learned | yes, by every seed, and it holds at 64 |
-# | Each of DeBERTa's terms alone fails at the other task; both together learn both | with 2 heads and 300 steps, yes: 0.68 [0.66..0.69] on push, 0.56 [0.45..0.62] on pull. With 4 heads and 1,500 steps the expectation **failed**: 0.89 [0.86..0.90] on push and 1.00 [1.00..1.00] on pull. Here heads do more than steps: 2 heads and 1,500 steps reach 0.68 [0.67..0.69] and 0.67 [0.58..0.71] |
+# | Each of DeBERTa's terms alone fails at the other task; both together learn both | with 2 heads and 300 steps, yes: content to position 0.68 [0.66..0.69] on push, position to content 0.56 [0.45..0.62] on pull. With 4 heads and 1,500 steps the expectation **failed**: 0.89 [0.86..0.90] on push and 1.00 [1.00..1.00] on pull. Here heads do more than steps: 2 heads and 1,500 steps reach 0.68 [0.67..0.69] and 0.67 [0.58..0.71] |
 # | T5, whose bias meets neither query nor key, learns neither task | with 2 heads and 300 steps it learns little: 0.50 [0.42..0.61] on pull, 0.63 [0.49..0.67] on push; the bag gives 0.43 on pull at 16 tokens |
 # | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87 |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16 tokens; at 64 only 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
@@ -1143,7 +1143,7 @@ plt.show()
 # | push, distances clipped at 15 | 1.00 [1.00..1.00] | 1.00 [1.00..1.00] |
 # | push, new distances | 0.83 [0.79..0.90] | 0.67 [0.61..0.78] |
 #
-# Compare a task's rows, then the columns. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. A clip at 19 begins to fail (push: 0.96, from 0.82 to 1.00), and a window fails between 20 and 24 keys. Near distance 20 pair 0 looks as it does at offset 1: three full turns lie between. The price: a window cannot see far keys, and a clip cannot tell them apart. These tasks do not need far keys.
+# Compare a task's rows, then the columns. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. A clip at 19 begins to fail (push: 0.96, from 0.82 to 1.00), and a window fails between 20 and 24 keys. Near distance 20 pair 0 looks as it does at distance 1: three full turns lie between. The price: a window cannot see far keys, and a clip cannot tell them apart. These tasks do not need far keys.
 #
 # More: `experiments/results_distances.md` and `results_week6.md`.
 # </details>
@@ -1165,8 +1165,8 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 #
 # Open the fold below Figure 6.7 first: you need its numbers.
 #
-# 1. Explain with equation (5) why *one head* with content to position alone can solve pull but not push, and with position to content alone push but not pull. What must the vectors hold?
-# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? For push each head can check one pair ("Added scores become products", in the fold below Figure 6.7). In pull no head can choose its distance by the query. How can several heads solve pull nevertheless?
+# 1. Explain with equation (5) why *one head* with content to content and content to position can solve pull but not push, and with position to content as its second term push but not pull. What must the vectors hold?
+# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? For push each head can check one pair ("Added scores become products", in the fold below Figure 6.7). Pull is harder. How can several heads solve it nevertheless?
 # 3. RoPE solves both tasks at 16 tokens. Which of its properties makes that possible? At 64 it fails. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "the score depends on the offset alone, so it generalises to longer texts"? Give the numbers with their spread.
 #
 # ### BEGIN MARK SCHEME
@@ -1240,7 +1240,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The recursion goes further: at 16 numbers it mostly holds, at 32 two seeds hold (0.98, 1.00), one has 0.68, two are at chance. Our small version goes on for some seeds only. The product gains nothing over the sum, since its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot, but it need not: sinusoids are a rule too, and are at chance from 16 on.
+# The recursion goes further: at 16 numbers it mostly holds, at 32 two seeds hold (0.98, 1.00), one has 0.68, two are at chance. Our small version extrapolates with some seeds only. The product gains nothing over the sum, since its rows beyond 8 are untrained, too. A *rule* can go on where a table cannot, but it need not: sinusoids are a rule too, and are at chance from 16 on.
 # </details>
 
 # %% [markdown]
@@ -1255,7 +1255,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>2. What is above the diagonal after Transformer-XL's shift?</summary>
 #
-# Entries of the next row, that is of another query. The causal mask must hide them.
+# Padding, and entries of the next row, that is of another query. The causal mask must hide them.
 # </details>
 #
 # <details><summary>3. Why does Transformer-XL have two bias vectors?</summary>

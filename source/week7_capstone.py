@@ -202,7 +202,7 @@ week7.grouped_query_attention(grouped_query_attention)
 #
 # $$\underbrace{n_\text{layers}}_{\text{each has its own}}\ \cdot\ \underbrace{n_\text{kv heads}\,(d_k+d_v)}_{\text{keys and values}}\ \cdot\ \underbrace{b}_{\text{bytes per number}} . \tag{2}$$
 #
-# **Multi-head latent attention** (MLA, DeepSeek-V2 and V3) goes another way. It stores no heads at all. Per token and layer it keeps one **latent** vector, from which every head makes its key and its value, and one small **rotated key** that all heads share. A rotation of all channels would come between two matrices that MLA multiplies together beforehand, so RoPE gets channels of its own.
+# **Multi-head latent attention** (MLA, DeepSeek-V2 and V3) goes another way. It stores no heads at all. Per token and layer it keeps one **latent** vector, from which every head makes its key and its value, and one small **rotated key** that all heads share. Rotating all channels would block a shortcut of MLA (week 8), so RoPE gets channels of its own.
 
 # %% [markdown]
 # ### Exercise 7.2 · Five sizes
@@ -268,7 +268,7 @@ week7.cache_sizes(cache_sizes)
 #
 # The contract is one sentence: **however you cut the text, the output is that of the whole text at once.** A prompt of 1,000 tokens comes in one piece, or in pieces of 256 to save memory. Then single tokens follow.
 #
-# Three things must be right. In the first call, mistakes in them may not show.
+# Three things must be right. The first call can hide a mistake in each.
 #
 # - **Positions.** If $c$ tokens are cached, the new ones have the positions $c, c+1, \dots$, not $0, 1, \dots$
 # - **The mask.** Rows are the new tokens, columns are all tokens. Row $r$ sees the columns up to $c+r$. This is the causal mask, aligned at the end (exercise 1.5).
@@ -798,7 +798,7 @@ for name, way in ways.items():
 #
 # **Every key turns by the same angle**, wherever it stands. llama.cpp calls this the K-shift. Its server used the shift when a full context dropped its oldest tokens. [Pull request 15416](https://github.com/ggml-org/llama.cpp/pull/15416) (August 2025) switched the shift off by default: it can destroy a chat's template.
 #
-# There are two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key depends on the tokens before it, and in another context these differ. And the equation holds for one base only: no common turn makes keys of base 10,000 into keys of another base. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together. Servers rarely move keys: they share equal prefixes at equal positions as they are (week 8, section 7).
+# There are two limits. Equation (3) moves keys; it does not change what is in them. In all layers after the first, a key depends on the tokens before it, and in another context these differ. And the equation holds for one base only: no common turn makes keys of base 10,000 into keys of another base. That is why dynamic NTK scaling (5.4) and a cache of rotated keys do not go together. Servers rarely move keys: they reuse a prefix unchanged, at the same positions (week 8, section 7).
 
 # %% [markdown]
 # ### Exercise 7.5 · Move the keys
@@ -1112,7 +1112,7 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 #
 # Copying a text and writing it backwards have a right answer at every length, and they test positions and nothing else.
 #
-# **The model** has a RoPE encoder and your block as decoder, one layer each, width 64. **The data** are sequences of different symbols out of 30, of lengths 2 to 10 in training and 10, 12, 15 and 20 in the test. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
+# **The model** has a RoPE encoder and your block as decoder, one layer each, width 64. **The data** are sequences of distinct symbols from an alphabet of 30: 2 to 10 symbols in training, 10, 12, 15 or 20 in the test. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
 #
 # Both encodings are relative, so you might expect: *the pattern learned at length 10 carries on at length 20.* The experiment varies one thing, the positions of the cross-attention.
 #
@@ -1267,13 +1267,13 @@ plt.show()
 # | encoder clipped at 5, cross-attention with 10 keys | 0.88 [0.79..0.98] | 0.75 [0.58..0.95] |
 # | decoder: keys beyond 9 hidden | 0.20 [0.12..0.37] | 0.06 [0.05..0.07] |
 #
-# Clipping at 5 helps more than at 9. We cannot say why: training showed 9 more rarely, but 7 does no better (it is about 1 plus a turn of pair 0). The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
+# Clipping at 5 helps more than at 9. We cannot say why. Distance 9 is the rarest in training, but a clip at 7 is no better. (7 is about 1 plus a turn of pair 0.) The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
 # ### Exercise 7.8 · What carries on, and why
 #
-# **4 points · difficulty 3/5 · 45 minutes · text, graded by a person**
+# **4 points · difficulty 3/5 · 50 minutes · text, graded by a person**
 #
 # *Why it matters:* "relative encodings generalise to longer inputs" is on many slides. Here it is true of one arm and false of another.
 #
@@ -1414,7 +1414,7 @@ plt.show()
 # | trained on | 8,000 tokens | 512 tokens | 30 s of audio | 8,000 tokens |
 # | input | 128,000 tokens; prompts of 4,000 shared | 8,000 tokens | 12.5 frames per second in, 3 words per second out | 64 tokens per frame, 1 frame per second |
 #
-# | measured in this course, five seeds | mean [lowest..highest] | page in `experiments/` |
+# | measured in this course, five seeds (1x: 64 tokens; two layers, width 64) | mean [lowest..highest] | page in `experiments/` |
 # |---|---|---|
 # | loss at 1x: RoPE; ALiBi; week 5's RoPE–NoPE hybrid | 1.37 [1.34..1.42]; 1.52 [1.50..1.54]; 1.42 [1.40..1.45] | results.md |
 # | loss at 8x: the same three | 3.31 [3.18..3.37]; 1.55 [1.52..1.57]; 1.49 [1.45..1.50] | results.md |
@@ -1422,7 +1422,7 @@ plt.show()
 # | needles found at 16x: the same three | 0.13 [0.04..0.26]; 0.54 [0.35..0.65]; 1.00 [1.00..1.00] | results.md |
 # | RoPE at 8x, distances clipped at 31: loss; needles | 1.40 [1.36..1.45]; 1.00 [1.00..1.00] | results_distances.md |
 # | RoPE at 8x, window of 32: loss; needles | 1.37 [1.34..1.42]; 0.06 [0.03..0.08] | results_distances.md |
-# | RoPE at 4x, loss (needles not measured): unchanged; 25 more steps; 25 steps with YaRN | 3.06 [2.88..3.30]; 2.23 [2.10..2.41]; 1.43 [1.40..1.49] | results.md |
+# | RoPE at 4x, loss (needles: unchanged only): unchanged; 25 more steps; 25 steps with YaRN | 3.06 [2.88..3.30]; 2.23 [2.10..2.41]; 1.43 [1.40..1.49] | results.md |
 # | ascending or reversed: T5's bias with, without the sign | 1.00 [1.00..1.00], 0.51 [0.48..0.54] | results_week6.md |
 # | copying at 1.5x: right positions in the cross-attention; none; none, 2+2 layers | 1.00 [1.00..1.00]; 0.00 [0.00..0.00]; 0.05 [0.00..0.24] | results_week7.md |
 #

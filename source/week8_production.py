@@ -209,7 +209,7 @@ week8.partial_rotary_emb(partial_rotary_emb)
 # | row 1, columns 0, 1, 2 | 2, 2, 2 | 3, 3, 3 | 2, 3, 4 |
 # | text | 5 | 5 | 5 |
 #
-# The six patches took three positions, not six. The paper counts this as an advantage: a long video uses up few of the positions that the model was trained on. (A grid counts tokens. Qwen2-VL makes one token of 2 × 2 patches and, in a video, of two frames; see `spatial_merge_size` and `temporal_patch_size` in its configuration.)
+# The six patches took three positions, not six. The paper counts this as an advantage: a long video uses up few of the positions that the model was trained on. (Here a patch is a token. Qwen2-VL merges 2 × 2 patches into one and, in a video, two frames; see `spatial_merge_size` and `temporal_patch_size` in its configuration.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Two text tokens, then a video of 5 frames of 2 × 2 patches, then text. At which number does the text go on: 4, 7, 12 or 22?
@@ -297,7 +297,7 @@ serving.moving_axes(mrope_positions)
 
 
 # %% [markdown]
-# **Figure 8.2. A small video between two texts.** A grid lies between three text tokens and two. Walk along the tokens and watch the three numbers. Then change the grid: when does one more frame move the text behind it, and when does it not?
+# **Figure 8.2. A small video between two texts.** Three text tokens, a grid, two text tokens. Walk along the tokens and watch the three numbers. Then change the grid: when does one more frame move the text behind it, and when does it not?
 
 # %% [markdown]
 # ### Exercise 8.2, second part · Rotate by three axes
@@ -397,9 +397,9 @@ week8.apply_mrope(apply_mrope)
 # %% [markdown]
 # Contiguous sections have a price. In Qwen2-VL all fast pairs belong to time and all slow ones to width, so the axes see distances differently. Qwen3-VL deals the pairs out in turn instead: time, height, width, time, … (`mrope_section` `[24, 20, 20]`). A checkpoint works with only one of the two.
 #
-# The axis of time has changed with every generation (files of `transformers` 5.23):
+# The time axis has changed with every generation (files of `transformers` 5.23):
 #
-# | model | what the axis of time counts | file |
+# | model | what the time axis counts | file |
 # |---|---|---|
 # | Qwen2-VL | frames: 0, 1, 2, … | [`modeling_qwen2_vl.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen2_vl/modeling_qwen2_vl.py), `get_rope_index` |
 # | Qwen2.5-VL | seconds, times `tokens_per_second` | [`modeling_qwen2_5_vl.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen2_5_vl/modeling_qwen2_5_vl.py), `get_rope_index` |
@@ -774,7 +774,7 @@ lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut. With the carried query as `in_latent`, `in_latent @ latent[:, None].mT` gives the same scores, but `matmul` first copies the latents once for every head. For two texts of 1,024 tokens these are 16.8 million numbers, four times the keys that you wanted to avoid.
+# With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut. With the carried query as `in_latent`, `in_latent @ latent[:, None].mT` gives the same scores, but `matmul` first copies the latents once for every head. For two texts of 1,024 tokens that is 16.8 million numbers, four times the keys that you wanted to avoid.
 # </details>
 
 # %% [markdown]
@@ -882,13 +882,13 @@ for name, fields in configs.items():
 
 
 # %% [markdown]
-# Not a field's name but the code that reads it (here `transformers` 5.23) decides what it means:
+# The code that reads a field (here `transformers` 5.23) decides what it means, not its name:
 #
 # - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
 # - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; [GPT-NeoX](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_neox/configuration_gpt_neox.py) calls it `rotary_pct`, and you may read that name in any model. `int()` rounds the product down.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** ([SmolLM3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/smollm3/modeling_smollm3.py), [Llama 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama4/modeling_llama4.py)): `self.use_rope = config.no_rope_layers[layer_idx]`.
-# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. If `sliding_window` is null, the model has no window, and all layers turn. In all other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
+# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. If EXAONE 4's `sliding_window` is null, it has no window, and all layers turn. In all other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
 #
 # A field that is null (`None` in Python) counts as missing.
 
@@ -1187,7 +1187,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # <details><summary>2. A two-hour video, one frame of 10 × 10 tokens per second. How many positions does M-RoPE use, and how many tokens are there?</summary>
 #
-# It uses 7,200 positions, on the axis of time, for 720,000 tokens. Positions are cheap; the cache is not.
+# It uses 7,200 positions, on the time axis, for 720,000 tokens. Positions are cheap; the cache is not.
 # </details>
 #
 # <details><summary>3. Does a learned sink replace the first tokens of a streaming cache?</summary>
@@ -1215,7 +1215,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # | You may read | What is true | where |
 # |---|---|---|
-# | Partial rotary takes the first pairs of the usual frequencies | In this week's models the exponent runs over `rotary_dim`, so few pairs cover the whole range. (Not where `rope_type` is "proportional", as in Gemma 4.) | 8.1, Figure 8.1 |
+# | Partial rotary takes the first pairs of the usual frequencies | In this week's models the exponent runs over `rotary_dim`, so a few pairs cover the whole range. (Not where `rope_type` is "proportional", as in Gemma 4.) | 8.1, Figure 8.1 |
 # | A 1 in `no_rope_layers` means "no RoPE" | It means that the layer uses RoPE (transformers, [issue 43756](https://github.com/huggingface/transformers/issues/43756)). | 8.5 |
 # | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen2_vl/modeling_qwen2_vl.py) leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
 # | A checkpoint has one RoPE layout | DeepSeek-V3.2 has two. | section 4 |

@@ -17,7 +17,7 @@ HEADING = re.compile(r"^#{1,4} ", re.MULTILINE)
 RESULTS: dict[str, dict[str, list[str]]] = {
     "week1_permutation_equivariance": {
         "Take 64 random keys": ["same share", "a single key"],
-        "Which of the seven results": ["$0/0$", "still NaN"],
+        "Which results will be NaN": ["$0/0$", "still NaN"],
         "Sort its rows *and* its columns back": ["None differs", "first one again"],
         "Which of these see the order": ["is equivariant", "is invariant"],
         "Which keys does the *last* query see": ["*first* two positions", "two keys of five"],
@@ -75,8 +75,8 @@ RESULTS: dict[str, dict[str, list[str]]] = {
         "The shipped RoPE model has": ["1.40", "1.399", "2.561", "1.37"],
         "At $n=32{,}768$": ["no weight", "raises the weight"],
         "from 1x to 16x": ["0.77", "0.54", "1.00"],
-        "do they find far needles": ["0.61", "0.06"],
-        "does finding end at": ["content score", "reach of its own"],
+        "finds far needles": ["0.61", "0.06"],
+        "stop finding needles at": ["content score", "reach of its own"],
         "how many needles will the hybrid": ["every needle", "0.062"],
     },
     "week6_relative_bias": {
