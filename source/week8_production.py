@@ -860,7 +860,7 @@ lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong la
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into faster pairs (12 to 15, a turn in 200 to 470 positions), and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. This happened in vLLM and sglang, until pull requests [28968](https://github.com/vllm-project/vllm/pull/28968) and [13495](https://github.com/sgl-project/sglang/pull/13495). (Before, sglang found every needle at 8,000 tokens, but not at 16,000.)
+# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into faster pairs (12 to 15, a turn in 200 to 470 positions), and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. This happened in vLLM, until pull request [28968](https://github.com/vllm-project/vllm/pull/28968), and in sglang (issue [13530](https://github.com/sgl-project/sglang/issues/13530)), which found every needle at 8,000 tokens, but not at 16,000 (pull request [13439](https://github.com/sgl-project/sglang/pull/13439)).
 #
 # **Test a layout beyond the length at which it begins to matter.** A short prompt proves nothing.
 # </details>
