@@ -1404,7 +1404,7 @@ plt.show()
 # - **C. Speech on a phone.** Turns a stream of audio frames into text; memory is 200 MB, sessions last an hour.
 # - **D. Video and text.** Patches have a place, frames have a time; text stands between them.
 #
-# **Fact sheet.** All numbers take 2 bytes. Row 1 is read from configurations (B and C: defaults of transformers 5.23); the rest are assumptions. Change them if you say so.
+# **Fact sheet.** All numbers take 2 bytes. Row 1 is read from configurations (B and C: defaults of transformers 5.23; A and D: not looked up at a version); the rest are assumptions. Change them if you say so.
 #
 # | | A | B | C | D |
 # |---|---|---|---|---|
