@@ -146,9 +146,10 @@ def section():
             decoding.""",
             """**What the arms say.** Distances count. Familiar distances in the encoder alone do most of the repair,
             fewer keys in the cross-attention alone little, and together they do more than either. The ten keys always
-            hold the right one, so hiding the others hides wrong answers, whether or not their number does harm. A distance of 9 was shown by the longest sources only: clipped at 4 or 5, the encoder does better
-            still. Clipped or hidden makes no difference at 9. The decoder's own distances (ALiBi) change nothing. Ten
-            keys drawn at random in the *encoder* do harm even at familiar distances: it has learned to see all its
+            hold the right one, so hiding the others hides wrong answers, whether or not their number does harm. A
+            distance of 9 was shown by the longest sources only: clipped at 4 or 5, the encoder does better still.
+            Clipped or hidden makes no difference at 9. The decoder's own distances (ALiBi) change nothing. Ten keys
+            drawn at random in the *encoder* do harm even at familiar distances: it has learned to see all its
             neighbours, so this arm is no clean one. **Left open:** with familiar distances and ten keys across
             mistakes remain, at 20 many; these arms do not say why. Seeds differ widely.""",
         ),

@@ -621,7 +621,9 @@ def RotaryMultiHeadAttention(check: Check) -> None:
     # Positions, frequencies or a mask made on the CPU.
     with check.follows_device(0.125):
         x = check.randn(2, 5, 16)
-        check.follows(made_there((16, 2), x, is_causal=True), "RotaryMultiHeadAttention(16, 2)(x (2, 5, 16), is_causal=True)")
+        check.follows(
+            made_there((16, 2), x, is_causal=True), "RotaryMultiHeadAttention(16, 2)(x (2, 5, 16), is_causal=True)"
+        )
 
 
 def at_positions(check: Check, *values: Any) -> torch.Tensor:

@@ -270,7 +270,9 @@ def shaw_attention(check: Check) -> None:
     with check.follows_device(0.125):
         heads = [check.randn(2, 2, n, width) for n, width in ((3, 8), (5, 8), (5, 6))]
         tables = check.randn(7, 8), check.randn(7, 6)
-        check.follows(calling(*heads, *tables), "shaw_attention(q (2, 2, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6), clip 3)")
+        check.follows(
+            calling(*heads, *tables), "shaw_attention(q (2, 2, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6), clip 3)"
+        )
 
 
 def _shaw_masks(check: Check) -> None:
