@@ -512,6 +512,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
     with check.follows_device(0.25):
         x = check.randn(2, 5, 16)
         check.follows(made_there((16, 2), x), f"{name}(16, 2)(x (2, 5, 16))")
+        check.follows(made_there((16, 2), x, is_causal=False), f"{name}(16, 2)(x (2, 5, 16), is_causal=False)")
 
 
 def causal_attention(check: Check, name: str) -> None:

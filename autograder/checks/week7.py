@@ -201,7 +201,10 @@ def grouped_query_attention(check: Check) -> None:
     # A mask or scale made on the CPU.
     with check.follows_device(0.25):
         heads = [check.randn(2, *shape) for shape in ((4, 3, 8), (2, 5, 8), (2, 5, 6))]
-        check.follows(calling(*heads), "grouped_query_attention(q (2, 4, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6))")
+        visible = torch.ones(3, 5, dtype=torch.bool, device=check.device).tril(2)
+        call = "grouped_query_attention(q (2, 4, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6)"
+        check.follows(calling(*heads), f"{call})")
+        check.follows(calling(*heads, visible), f"{call}, mask (3, 5))")
 
 
 # ---- modules --------------------------------------------------------------------------------------------------------
@@ -904,8 +907,10 @@ def CrossAttention(check: Check) -> None:
     with check.follows_device(0.125):
         x, memory = check.randn(2, 4, 16), check.randn(2, 4, 16)
         steps = torch.arange(4, device=check.device)
-        call = "CrossAttention(16, 2)(x (2, 4, 16), memory (2, 4, 16), None, positions 0..3, 0..3)"
-        check.follows(made_there((16, 2), x, memory, None, steps, steps), call)
+        keep = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
+        call = "CrossAttention(16, 2)(x (2, 4, 16), memory (2, 4, 16)"
+        check.follows(made_there((16, 2), x, memory), f"{call})")
+        check.follows(made_there((16, 2), x, memory, keep, steps, steps), f"{call}, keep (2, 4), positions 0..3, 0..3)")
 
 
 def _crossing_padding(check: Check) -> None:
@@ -1065,7 +1070,10 @@ def HybridDecoderBlock(check: Check) -> None:
     # A mask made on the CPU.
     with check.follows_device(0.25):
         x, memory = check.randn(2, 4, 16), check.randn(2, 4, 16)
-        check.follows(made_there((16, 2), x, memory), "HybridDecoderBlock(16, 2)(x (2, 4, 16), memory (2, 4, 16))")
+        keep = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
+        call = "HybridDecoderBlock(16, 2)(x (2, 4, 16), memory (2, 4, 16)"
+        check.follows(made_there((16, 2), x, memory), f"{call})")
+        check.follows(made_there((16, 2), x, memory, keep), f"{call}, keep (2, 4))")
 
 
 def _first_token_far_below(check: Check) -> None:
