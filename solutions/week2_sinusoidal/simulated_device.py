@@ -11,6 +11,8 @@ there is a GPU it no longer names that one, and says that none is available.
 """
 
 import contextlib
+import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -329,8 +331,25 @@ def _set_up(module: DeviceModule) -> list[torch.library.Library]:
     return [fallback, direct]
 
 
+def _make_first_tensor() -> None:
+    """PyTorch asks of the first tensor of a class of one's own whether it is a `DTensor`. To know that class it imports
+    `torch.distributed.tensor` and with it sympy, half a second's work for a tensor that is none. It asks once in a process:
+    then another class stands in."""
+    name = "torch.distributed.tensor"
+    if name in sys.modules:
+        return
+    stand_in: Any = types.ModuleType(name)
+    stand_in.DTensor = type("DTensor", (torch.Tensor,), {})
+    sys.modules[name] = stand_in
+    try:
+        torch.ones(1).to(DEVICE)
+    finally:
+        del sys.modules[name]
+
+
 if hasattr(torch, NAME):
     device_module: DeviceModule = getattr(torch, NAME)
 else:
     device_module = DeviceModule()
     _libraries = _set_up(device_module)
+    _make_first_tensor()

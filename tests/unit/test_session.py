@@ -106,9 +106,10 @@ def test_where_there_is_nothing_to_differentiate_the_error_is_the_same_here_and_
     assert errors[0] == errors[1]
 
 
-def test_what_torch_imports_on_first_use_is_there_before_a_fork(session: Session) -> None:
-    """It imports sympy, for half a second, with the first tensor on the other device and with a mask for its own attention."""
-    assert printed(session, "import sys\nprint('sympy' in sys.modules)") == "True\n"
+def test_the_first_tensor_on_the_other_device_imports_nothing(session: Session) -> None:
+    """Torch would import sympy to find out that it is no DTensor, for half a second."""
+    made = "import sys, torch\nx = torch.ones(2).to('simulated')\ny = (x + x).cpu()\n"
+    assert printed(session, made + "print('sympy' in sys.modules)") == "False\n"
 
 
 def test_what_the_server_has_imported_is_each_submission_s_own(sandbox: Sandbox) -> None:

@@ -94,7 +94,7 @@ def warm_up() -> None:
 
 
 def visit_the_other_device() -> None:
-    """The first tensor there has torch import sympy, half a second's work, and every operation is looked up once."""
+    """Every operation there is looked up once."""
     x = torch.ones(1, 2, 4, 4).to(simulated_device.NAME).requires_grad_()
     places = torch.arange(4, device=x.device)
     angles = torch.outer(places, 1.0 / 10.0 ** (places.float() / 4))
