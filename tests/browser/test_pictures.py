@@ -311,13 +311,8 @@ def test_pictures_move_in_jupyterlab(
     assert errors == []
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (360, "dark"),
-        *(pytest.param(*case, marks=pytest.mark.nightly) for case in [(820, "light"), (820, "dark"), (360, "light")]),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("width", "scheme"), [(820, "light"), (820, "dark"), (360, "light"), (360, "dark")])
 def test_pictures_move_on_a_static_page(
     width: int, scheme: str, notebook: Path, page: Page, shoot: Shoot, errors: list[str], tmp_path: Path
 ) -> None:

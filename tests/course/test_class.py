@@ -44,6 +44,7 @@ def test_without_isolation_the_scores_are_the_same_and_the_output_says_so(
         assert ("graded without isolation" in page) is said
 
 
+@pytest.mark.nightly
 def test_half_graded_work_is_found_and_graded_again(graded_class: GradedClass) -> None:
     before = standing(graded_class.root)
     half = graded_class.root / "autograded" / "ada" / WEEK3 / f"{WEEK3}.ipynb"

@@ -165,6 +165,7 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_what_a_judge_has_learnt_stays_for_the_next_submission() -> None:
     options = Options(workers=1)
@@ -183,6 +184,7 @@ def children(parent: int) -> set[str]:
     return {pid for tasks in Path(f"/proc/{parent}/task").iterdir() for pid in (tasks / "children").read_text().split()}
 
 
+@pytest.mark.nightly
 def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tmp_path: Path) -> None:
     answers: list[Answer] = []
     with running(tmp_path, KILLER, KILLER, KILLER, failures=0) as started:

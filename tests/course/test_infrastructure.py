@@ -68,8 +68,9 @@ COSTLY = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.timing
-@pytest.mark.parametrize("victim", [pytest.param("the fork server", marks=pytest.mark.nightly), "a judge"])
+@pytest.mark.parametrize("victim", ["the fork server", "a judge"])
 def test_what_dies_in_the_middle_is_started_again(graded_class: GradedClass, tmp_path: Path, victim: str) -> None:
     root = fresh(graded_class, tmp_path)
     with keep_busy(root, COSTLY):

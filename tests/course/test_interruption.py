@@ -86,6 +86,7 @@ def test_ctrl_c_is_one_line_and_leaves_nothing_behind(
     assert not [path.name for path in scratch.iterdir() if not path.name.startswith("torchinductor")]
 
 
+@pytest.mark.nightly
 def test_a_second_run_beside_the_first_is_refused(graded_class: GradedClass, tmp_path: Path) -> None:
     root = fresh(graded_class, tmp_path)
     with keep_busy(root, ENDLESS):

@@ -182,6 +182,7 @@ def test_two_runs_give_the_same_bytes(root: Path, tmp_path: Path) -> None:
     assert release(root, "1")[1].read_bytes() == first
 
 
+@pytest.mark.nightly
 def test_some_weeks(root: Path) -> None:
     done = autograder("--root", str(root), "student-release", "--week", "2,1")
     assert sorted(path.name for path in (root / "release" / NAME).glob("week*")) == [text.stem for text in WEEKS[:2]]

@@ -40,6 +40,7 @@ def test_what_is_kept_is_saved_again(course: Path, graded_class: GradedClass, lo
     assert not list((course / ".autograder" / "pending").glob("[0-9a-f]*"))
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_feedback_brings_the_scores_back_itself(course: Path, graded_class: GradedClass) -> None:
     (course / "gradebook.db").unlink()

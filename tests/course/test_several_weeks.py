@@ -67,6 +67,7 @@ def test_one_grading_process_serves_them_all_and_is_gone_afterwards(root, classe
     assert not Path(f"/proc/{started[0]}").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_students_by_name_are_graded_in_the_weeks_that_they_have_handed_in(root, classes) -> None:
     shutil.rmtree(root / "submitted" / "ada" / WEEK1)

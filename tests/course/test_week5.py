@@ -95,6 +95,7 @@ def test_shipped_weights_are_plain_arrays_and_small():
         ready.SmallTransformer(**options).load_state_dict(weights)
 
 
+@pytest.mark.nightly
 def test_a_module_made_in_the_sandbox_is_graded_like_one_made_here(tmp_path):
     """Flags, gradients and losses of `loss_by_length` cross the boundary: same points as the banks say."""
     make_course_root(COURSE, tmp_path / "course", [WEEK])
@@ -120,6 +121,7 @@ def test_a_module_made_in_the_sandbox_is_graded_like_one_made_here(tmp_path):
 # ---- a mistake is paid for once -------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_who_calls_a_wrong_5_3_is_graded_with_the_courses_own_in_its_place(tmp_path):
     make_course_root(COURSE, tmp_path / "course", [WEEK])
     notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)

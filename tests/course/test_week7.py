@@ -68,6 +68,7 @@ HONEST = {  # answers that call blank ones: what is there, the points due, which
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.isolation
 def test_who_calls_a_blank_or_wrong_answer_is_graded_with_the_courses_own_in_its_place(tmp_path):
     make_course_root(COURSE, tmp_path / "course", [WEEK])

@@ -66,6 +66,7 @@ def made(name: str) -> tuple[dict, dict]:
     return bundle(PICTURES[name]())
 
 
+@pytest.mark.nightly
 @every_picture
 def test_a_picture_is_the_same_at_every_run(name: str) -> None:
     assert bundle(PICTURES[name]()) == made(name)
