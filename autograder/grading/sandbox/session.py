@@ -33,8 +33,7 @@ class Session:
     """One submission in the sandbox."""
 
     def __init__(self, sandbox: Sandbox, files: dict[str, str], seed: int) -> None:
-        self.sandbox, self.files, self.seed = sandbox, files, seed
-        self.limits = sandbox.limits
+        self.sandbox, self.files, self.seed, self.limits = sandbox, files, seed, sandbox.limits
         self.generation = 0
         self._history: list[tuple[str, str]] = []
         self._cells_with_orphans: set[tuple[str, str]] = set()  # cells that ended and left processes or threads running
