@@ -199,6 +199,7 @@ def test_a_submission_that_kills_workers_is_not_graded_and_takes_nobody_along(tm
     assert len(answers) == 4
 
 
+@pytest.mark.nightly
 def test_the_cluster_has_a_part_of_a_large_class_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "AHEAD", 3)
     taken, most, answers = 0, 0, []

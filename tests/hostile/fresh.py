@@ -33,6 +33,7 @@ from hostile.bank import (
 )
 
 TEXT = "relative_proof"
+BOMB = zlib.compress(b"\0" * 2**26)  # small, and 64 MB of black when it is unpacked
 
 
 def png(width: int = 1, height: int = 1, extra: bytes = b"", data: bytes | None = None) -> str:
@@ -236,7 +237,7 @@ in_the_text("pictures_in_the_text_itself", "\n\n".join([
     f"[d](data:text/html;base64,{base64.b64encode(f'<script>{SCRIPT}()</script>'.encode()).decode()})", f"![][e]\n\n[e]: <data:image/png;base64,{png()}> 'x\" onload=\"{SCRIPT}'",
     f"![`{SCRIPT}`<script>{SCRIPT}</script>.png](attachment:<script>.png)"]))
 in_the_text("pictures_that_are_bombs", "![a](attachment:a) ![b](attachment:b) ![c](attachment:c)" * 100,
-            {"a": {"image/png": png(8_000, 8_000, data=zlib.compress(b"\0" * 2**26))}, "b": {"image/png": png(60_000, 60_000, data=b"")},
+            {"a": {"image/png": png(8_000, 8_000, data=BOMB)}, "b": {"image/png": png(60_000, 60_000, data=b"")},
              "c": {"image/gif": base64.b64encode(b"GIF89a" + b"\xff" * 2**20).decode()}, **{f"more {n}": {"image/png": png()} for n in range(200)}})
 
 
@@ -255,7 +256,7 @@ def picture(image: object, **more: object) -> dict:
 
 shown_in_an_experiment("alt_of_a_saved_picture", picture(png(), **{"text/html": [f'<img alt="&quot; onload=&quot;{SCRIPT}', f' &lt;script&gt;{SCRIPT}" src="x">']}))
 shown_in_an_experiment("very_broad_picture", picture(png(60_000, 1)), picture(png(extra=b"A" * 10**6)), picture(png(data=b"")))
-shown_in_an_experiment("picture_that_is_a_bomb", picture(png(data=zlib.compress(b"\0" * (64 * 2**20)))))
+shown_in_an_experiment("picture_that_is_a_bomb", picture(png(data=BOMB)))
 shown_in_an_experiment("picture_of_lines", picture(png()[:20] + "\n" * 100_000 + png()[20:]), picture([png()]), picture({"a": 1}), picture(None))
 shown_in_an_experiment("saved_text_in_pieces", {"output_type": "stream", "name": f"<{SCRIPT}>", "text": ["\x1b[31m"] * 20_000},
                        {"output_type": "error", "ename": f"<script>{SCRIPT}</script>", "evalue": "x", "traceback": [f"<script>{SCRIPT}"]},
