@@ -46,7 +46,7 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 	@$(RUN) build
 	@$(RUN) demo $(if $(STUDENTS),--students $(STUDENTS)) $(GRADING)
 
-test: $(READY_TO_TEST) browser  ## what people rely on, in ten to fifteen minutes (PYTEST="-k wire": some)
+test: $(READY_TO_TEST) browser  ## what people rely on, in seven to fifteen minutes (PYTEST="-k wire": some)
 	@find .venv/lib -name "*-pytest-*.pyc" -delete 2>/dev/null || true
 	@$(PYTEST_RUN) $(SPREAD) $(WITH_NOTEBOOKS) --part usual tests solutions $(PYTEST)
 
