@@ -131,3 +131,24 @@ def test_a_process_that_misses_a_signal_is_asked_again() -> None:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         end_grader(process)
         assert process.returncode == 3
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends a process with the one that started it")
+def test_a_judge_does_not_outlive_the_run() -> None:
+    code = (
+        "import os, time\n"
+        "from autograder.grading.executors.local import _begin_to_judge\n"
+        "run = os.getpid()\n"
+        "if os.fork() == 0:\n"
+        "    _begin_to_judge(run)\n"
+        "    print('judging', flush=True)\n"
+        "    while os.getppid() == run: time.sleep(0.01)\n"
+        "    time.sleep(1)\n"
+        "    print('still there', flush=True)\n"
+        "else:\n"
+        "    os.wait()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"judging\n"
+        process.kill()
+        assert process.stdout.read() == b""  # all it has written, once nobody is left to write
