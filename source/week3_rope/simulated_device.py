@@ -11,10 +11,11 @@ there is a GPU it no longer names that one, and says that none is available.
 """
 
 import contextlib
+import functools
 import sys
 import types
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch.utils import backend_registration
@@ -209,57 +210,91 @@ class DeviceModule:
             self.has_tf32 = False
 
 
-def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Do on the CPU what ``op`` does, and refuse what a GPU refuses."""
+class _Kind(NamedTuple):
+    """What of an operation decides how it is done here."""
+
+    packet: Any
+    first_factor: int | None  # of a product of matrices
+    is_random: bool
+    changes: bool  # some of its arguments
+    is_view: bool
+
+
+@functools.cache
+def _kind(op: Any) -> _Kind:
     packet = op.overloadpacket
-    tensors: list[torch.Tensor] = []
-    _map_tensors((*args, *kwargs.values()), tensors.append)
-    ours = [tensor for tensor in tensors if isinstance(tensor, SimulatedTensor)]
-    if packet is aten._has_compatible_shallow_copy_type:  # may one be made the other in place?
-        return len(ours) == len(tensors)
-    if packet is not aten.copy_ and 0 < len(ours) < len(tensors):
-        _refuse_a_mix(op, args, [tensor for tensor in tensors if not isinstance(tensor, SimulatedTensor)])
-    device, generator = kwargs.get("device"), kwargs.get("generator")
+    is_random = torch.Tag.nondeterministic_seeded in op.tags
+    return _Kind(packet, PRODUCTS.get(packet), is_random, op._schema.is_mutable, op.is_view)
+
+
+def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Do on the CPU what ``op`` does, and refuse what a GPU refuses. Students' answers come here a hundred times per call, so
+    what is the same for every call of an operation is looked up once."""
+    kind = _kind(op)
+    ours: list[SimulatedTensor] = []
+    others: list[torch.Tensor] = []
+    near = _near(args, ours, others)
+    device = generator = None
+    if kwargs:
+        device, generator = kwargs.get("device"), kwargs.get("generator")
+        kwargs = dict(zip(kwargs, _near(kwargs.values(), ours, others), strict=True))
+    if kind.packet is aten._has_compatible_shallow_copy_type:  # may one be made the other in place?
+        return not others
+    if ours and others and kind.packet is not aten.copy_:
+        _refuse_a_mix(op, args, others)
     if device is not None:
-        kwargs = {**kwargs, "device": CPU}
-    args, kwargs = _map_tensors(args, _near), {name: _map_tensors(value, _near) for name, value in kwargs.items()}
-    if packet in PRODUCTS:
-        args = _factors(packet, args)
+        kwargs["device"] = CPU
+    if kind.first_factor is not None:
+        near = _factors(kind, near)
     if generator is not None and generator._cdata not in SimulatedGenerator.ours:
         raise RuntimeError(f"Expected a '{NAME}' device type for generator but found 'cpu'")
-    is_random = generator is None and torch.Tag.nondeterministic_seeded in op.tags
-    with device_module.own_random_numbers() if is_random else contextlib.nullcontext():
-        result = op(*args, **kwargs)
-    for tensor in ours:
-        _follow(tensor)
-    if packet is aten.copy_ and len(ours) == 1 and ours[0] is tensors[0]:
-        ours[0]._is_new = True
+    if kind.is_random and generator is None:
+        with device_module.own_random_numbers():
+            result = op(*near, **kwargs)
+    else:
+        result = op(*near, **kwargs)
+    if kind.changes:
+        for tensor in ours:
+            _follow(tensor)
+        if kind.packet is aten.copy_ and others and args[0] is ours[0]:
+            ours[0]._is_new = True
     if device is not None and torch.device(device).type != NAME:
         return result
-    known = {id(tensor._near if isinstance(tensor, SimulatedTensor) else tensor): tensor for tensor in tensors}
     # In inference mode a view of a tensor made before is no inference tensor.
-    is_as_before = op.is_view and torch.is_inference_mode_enabled() and not tensors[0].is_inference()
+    is_as_before = kind.is_view and torch.is_inference_mode_enabled() and not (ours or others)[0].is_inference()
     with torch.inference_mode(False) if is_as_before else contextlib.nullcontext():
-        return _map_tensors(result, lambda tensor: _moved(tensor, known))
+        return _moved(result, ours, others)
 
 
-def _map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """What an operation is given or gives, with ``change`` done to its tensors, which stand in lists at most."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
+def _near(values: Iterable[Any], ours: list[SimulatedTensor], others: list[torch.Tensor]) -> list[Any]:
+    """What an operation is given, as it is on the CPU. Tensors, which stand in lists at most, are noted: this device's and the
+    others."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, SimulatedTensor):
+            ours.append(value)
+            found.append(value._near)
+        elif isinstance(value, (list, tuple)):
+            found.append(_near(value, ours, others))
+        else:
+            if isinstance(value, torch.Tensor):
+                others.append(value)
+            found.append(value)
+    return found
+
+
+def _moved(value: Any, ours: list[SimulatedTensor], others: list[torch.Tensor]) -> Any:
+    """What an operation gives, as it is on this device: an argument as itself."""
     if isinstance(value, (list, tuple)):
-        return type(value)([_map_tensors(item, change) for item in value])
-    return value
-
-
-def _near(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor._near if isinstance(tensor, SimulatedTensor) else tensor
-
-
-def _moved(near: torch.Tensor, known: dict[int, torch.Tensor]) -> torch.Tensor:
-    if id(near) in known:
-        return known[id(near)]
-    return SimulatedTensor(near.resolve_conj().resolve_neg())  # the wrapper would hide that they are still to be done
+        return type(value)([_moved(item, ours, others) for item in value])
+    if not isinstance(value, torch.Tensor):
+        return value
+    for tensor in ours:
+        if tensor._near is value:
+            return tensor
+    if any(tensor is value for tensor in others):
+        return value
+    return SimulatedTensor(value.resolve_conj().resolve_neg())  # the wrapper would hide that they are still to be done
 
 
 def _refuse_a_mix(op: Any, args: Any, near: list[torch.Tensor]) -> None:
@@ -283,17 +318,17 @@ def _refuse_mixed_indexing(indexed: torch.Tensor, indices: Any, value: Any = Non
         raise RuntimeError(MIXED)
 
 
-def _factors(packet: Any, args: Any) -> Any:
+def _factors(kind: _Kind, args: list[Any]) -> list[Any]:
     """The arguments of a product of matrices, rounded to TF32 if that is asked for."""
-    first = PRODUCTS[packet]
+    first = kind.first_factor or 0
     factors = args[first : first + 2]
     dtype = factors[0].dtype
     if not dtype.is_floating_point and not dtype.is_complex:
-        kind = str(dtype).removeprefix("torch.")
-        raise RuntimeError(f'"{packet.__name__}_{NAME}" not implemented for {kind!r}')
+        dtype_name = str(dtype).removeprefix("torch.")
+        raise RuntimeError(f'"{kind.packet.__name__}_{NAME}" not implemented for {dtype_name!r}')
     if device_module.has_tf32 and dtype == torch.float32:
-        factors = tuple(_as_tf32(factor) for factor in factors)
-    return (*args[:first], *factors, *args[first + 2 :])
+        factors = [_as_tf32(factor) for factor in factors]
+    return [*args[:first], *factors, *args[first + 2 :]]
 
 
 def _as_tf32(x: torch.Tensor) -> torch.Tensor:
