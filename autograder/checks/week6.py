@@ -395,8 +395,7 @@ def rel_shift(check: Check) -> None:
 
     # A padding made on the CPU.
     with check.follows_device(0.25):
-        for n_keys in (3, 5):
-            check.follows(calling(check.randn(2, 2, 3, n_keys)), f"rel_shift(x (2, 2, 3, {n_keys}))")
+        check.follows(calling(check.randn(2, 2, 3, 5)), "rel_shift(x (2, 2, 3, 5))")
 
 
 def _keep(value: Tensor) -> Tensor:

@@ -133,7 +133,9 @@ def test_a_process_that_misses_a_signal_is_asked_again() -> None:
         assert process.returncode == 3
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends a process with the one that started it")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only Linux ends a process with the one that started it"
+)
 def test_a_judge_does_not_outlive_the_run() -> None:
     code = (
         "import os, time\n"
