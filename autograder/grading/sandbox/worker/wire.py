@@ -242,7 +242,9 @@ class Decoder:
         else:
             raise WireError("malformed tensor")
         device = body.get("device")
-        if device == self.device or (device == SIMULATED and hasattr(torch, SIMULATED)):
+        if device == SIMULATED and hasattr(torch, SIMULATED):
+            tensor = getattr(torch, SIMULATED).hold(tensor)
+        elif device == self.device:
             tensor = tensor.to(device)
         return _with_gradient(tensor, body)
 
