@@ -439,12 +439,11 @@ CAUSAL_CONVERTED = Hint(
     form=True,
 )
 MODULE_FLOAT64 = Hint("In float32 the module is right, after .to(torch.float64) it is not.", form=True)
-LONG = 1030  # tokens: masks often end at 1,024
 LONG_POSITIONS = (
-    "short texts are right, one of 1,030 tokens is right only with positions given. (Without them they are 0, 1, 2, ..., for any "
+    "short texts are right, one of 2,050 tokens is right only with positions given. (Without them they are 0, 1, 2, ..., for any "
     "number of tokens.)"
 )
-LONG_TEXT = "short texts are right, one of 1,030 tokens is not. (Texts may have any length.)"
+LONG_TEXT = "short texts are right, one of 2,050 tokens is not. (Texts may have any length.)"
 STALE = Hint(
     "By itself a call without positions is right, after calls with positions it is not. (What you keep from one call must not "
     "change the next.)",
@@ -685,14 +684,14 @@ def attention_after_positions(check: Check, name: str, weights: dict, x: torch.T
 def causal_in_a_long_text(check: Check, name: str, weights: dict) -> Gate:
     """Queries that are 0 have no scores, whatever the rotation: a long text can be looked at, and its mask, chunks and all.
     Gives back whether it is right with positions 0..n-1, as its mask is then."""
-    short, long = check.randn(1, 3, 2), check.randn(1, LONG, 2)
+    short, long = check.randn(1, 3, 2), check.randn(1, 2050, 2)
     call = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0{{}}, is_causal=True)"
     with check.holds(causal_means(small(weights, 2), short), call.format(3, ""), ATTENDED):
-        long_is_right = check.holds(causal_means(small(weights, 2), long), call.format(LONG, ""), ATTENDED)
+        long_is_right = check.holds(causal_means(small(weights, 2), long), call.format(2050, ""), ATTENDED)
         with ~long_is_right:
             at_0 = causal_means(small(weights, 2), long, at_0=True)
-            is_masked = check.holds(at_0, call.format(LONG, ", positions all 0"), ATTENDED)
-            check.require(~is_masked, f"{call.format(LONG, '')}: {LONG_POSITIONS}", names=True)
+            is_masked = check.holds(at_0, call.format(2050, ", positions all 0"), ATTENDED)
+            check.require(~is_masked, f"{call.format(2050, '')}: {LONG_POSITIONS}", names=True)
     return long_is_right
 
 
@@ -740,10 +739,10 @@ def causal_in_half_precision(check: Check, name: str, weights: dict, x: torch.Te
 
 def causal_mask_of_a_long_text(check: Check, name: str, weights: dict) -> None:
     shown = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0, positions all 0, is_causal=True)"
-    few, many = (causal_means(small(weights, 2), check.randn(1, n, 2), at_0=True) for n in (3, LONG))
+    few, many = (causal_means(small(weights, 2), check.randn(1, n, 2), at_0=True) for n in (3, 2050))
     with check.holds(few, shown.format(3), ATTENDED):
-        fits = check.holds(many, shown.format(LONG), ATTENDED)
-        check.require(fits, f"{shown.format(LONG)}: {LONG_TEXT}", names=True)
+        fits = check.holds(many, shown.format(2050), ATTENDED)
+        check.require(fits, f"{shown.format(2050)}: {LONG_TEXT}", names=True)
 
 
 def causal_ends(check: Check, name: str, weights: dict, x: torch.Tensor, given: torch.Tensor) -> None:

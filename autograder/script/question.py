@@ -175,6 +175,7 @@ class _Recording(Local):
         value = value.subject if isinstance(value, Local) else value
         if callable(value) and not isinstance(value, torch.Tensor):
             return _Recording(value, self._log, number, self._is_aside)
+        self._log.has_given_values = True
         return trees.tree_map(_disturbed, value) if self._log.disturbs else value
 
 
@@ -184,8 +185,13 @@ class _Log:
     def __init__(self, disturbs: bool) -> None:
         self.disturbs = disturbs
         self.questions: list[Question] = []
+        self.has_given_values = False
+        self.may_depend = (
+            False  # a question on an answer before it: it came after a value, not only after a module that was made
+        )
 
     def note(self, question: Question) -> int:
+        self.may_depend |= self.has_given_values
         question.args = trees.tree_map_only(torch.Tensor, _copied, question.args)
         question.kwargs = trees.tree_map_only(torch.Tensor, _copied, question.kwargs)
         question.is_plain = not any(
@@ -199,18 +205,19 @@ class _Log:
 def recorded(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
     """What the right object answers a probe, and what it is asked. A question that would be another one if the answers
     before it were others is not plain: its arguments may tell what is expected."""
-    answer, questions = noted(probe, right)
-    if len(questions) > 1:
-        _, others = noted(probe, right, disturbs=True)
-        for number, question in enumerate(questions):
-            if number >= len(others) or not asks_the_same(question, others[number]):
+    log, others = _Log(disturbs=False), _Log(disturbs=True)
+    answer = _asked(probe, _Recording(right, log))
+    if log.may_depend:
+        _asked(probe, _Recording(right, others))
+        for number, question in enumerate(log.questions):
+            if number >= len(others.questions) or not asks_the_same(question, others.questions[number]):
                 question.is_plain = False
-    return answer, questions
+    return answer, log.questions
 
 
-def noted(probe: Probe, right: Any, disturbs: bool = False) -> tuple[Answer, list[Question]]:
+def noted(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
     """The same of a probe that the student can read anyway."""
-    log = _Log(disturbs)
+    log = _Log(disturbs=False)
     answer = _asked(probe, _Recording(right, log))
     return answer, log.questions
 

@@ -38,6 +38,20 @@ def test_a_question_that_is_made_of_an_answer_is_asked_by_itself() -> None:
     assert [plain for *_, plain in handed_on + not_handed_on + number] == [True, False, True, True, True, False]
 
 
+def test_the_right_one_answers_twice_only_where_a_question_follows_a_value() -> None:
+    answered: list[str] = []
+
+    def right() -> Any:
+        answered.append("made")
+        return lambda n: answered.append("called") or n
+
+    recorded(lambda make: make()(1), right)
+    assert answered == ["made", "called"]
+    answered.clear()
+    recorded(lambda make: [call(n) for call in [make()] for n in (1, 2)], right)
+    assert answered == ["made", "called", "called"] * 2
+
+
 def test_a_question_that_hands_over_a_function_is_asked_by_itself() -> None:
     assert asked(calling(abs, 2), lambda f, x: f(x))[1] == [(None, None, False)]
 
