@@ -180,15 +180,14 @@ class _Recording(Local):
 
 
 class _Log:
-    """The questions of one probe. One that ``disturbs`` hands out other values than were given."""
+    """The questions of one probe. One that ``disturbs`` hands out other values than were given. A question ``may_depend`` on an
+    answer before it if that was a value; a module that was made is none."""
 
     def __init__(self, disturbs: bool) -> None:
         self.disturbs = disturbs
         self.questions: list[Question] = []
         self.has_given_values = False
-        self.may_depend = (
-            False  # a question on an answer before it: it came after a value, not only after a module that was made
-        )
+        self.may_depend = False
 
     def note(self, question: Question) -> int:
         self.may_depend |= self.has_given_values
@@ -206,9 +205,9 @@ def recorded(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
     """What the right object answers a probe, and what it is asked. A question that would be another one if the answers
     before it were others is not plain: its arguments may tell what is expected."""
     log, others = _Log(disturbs=False), _Log(disturbs=True)
-    answer = _asked(probe, _Recording(right, log))
+    answer = _asked(probe, right, log)
     if log.may_depend:
-        _asked(probe, _Recording(right, others))
+        _asked(probe, right, others)
         for number, question in enumerate(log.questions):
             if number >= len(others.questions) or not asks_the_same(question, others.questions[number]):
                 question.is_plain = False
@@ -218,12 +217,11 @@ def recorded(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
 def noted(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
     """The same of a probe that the student can read anyway."""
     log = _Log(disturbs=False)
-    answer = _asked(probe, _Recording(right, log))
-    return answer, log.questions
+    return _asked(probe, right, log), log.questions
 
 
-def _asked(probe: Probe, subject: Subject) -> Answer:
-    answer = answer_of(lambda: probe(subject))
+def _asked(probe: Probe, right: Any, log: _Log) -> Answer:
+    answer = answer_of(lambda: probe(_Recording(right, log)))
     return Given(detached(plain(answer.value))) if isinstance(answer, Given) else answer
 
 
