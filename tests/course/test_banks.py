@@ -116,8 +116,9 @@ def test_every_other_entry_by_itself_gets_the_same(case):
 
 
 # Seeds with which an input that was drawn hid what it was to show: a mask with one key per row, two scores nearly tied, a
-# window in which the far tokens hardly counted.
+# window in which the far tokens hardly counted, every largest difference of one sign.
 UNLUCKY = [
+    ("equivariance_gap", "gap_signed", 63),
     ("scaled_dot_product_attention", "attention_exp_by_hand", 24),
     ("scaled_dot_product_attention", "attention_exp_by_hand", 27),
     ("softmax_with_sink", "sink_through_logsumexp", 40),
