@@ -957,7 +957,8 @@ def leak(seed, mask):
     def read(out, target):
         """Least squares on the first 200 texts, without the marker's own position; the readings on the other 200."""
         features = torch.cat((out, torch.ones(400, length, 1, dtype=torch.float64)), dim=-1)[:, 1:]
-        fitted = torch.linalg.lstsq(features[:200].flatten(0, 1), target.repeat(200)[:, None]).solution
+        # Nine letters give nine directions at most. The others are float32 rounding, which rcond leaves out.
+        fitted = torch.linalg.lstsq(features[:200].flatten(0, 1), target.repeat(200)[:, None], rcond=1e-6).solution
         readings = (features[200:] @ fitted)[..., 0]
         return readings, float(1 - (readings - target).square().mean() / target.var(correction=0))
 
