@@ -56,7 +56,11 @@ def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
 
 def copies(arguments: Iterable[Any]) -> list[Any]:
     """The arguments, tensors as copies."""
-    return [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in arguments]
+    return [_copy(value) if isinstance(value, torch.Tensor) else value for value in arguments]
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return (tensor.detach() if tensor.requires_grad else tensor).clone()
 
 
 def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -77,9 +81,5 @@ def making(*sizes: int, then: torch.Tensor) -> Probe:
 def made_there(sizes: tuple[int, ...], *arguments: Any, **options: Any) -> Probe:
     """Makes a module of the student's class with these sizes, moves it to where the first argument is, and calls it."""
 
-    def probe(cls: Any) -> Any:
-        module = cls(*sizes)
-        module.to(arguments[0].device.type)
-        return module(*copies(arguments), **options)
-
-    return probe
+    device = arguments[0].device.type
+    return lambda cls: cls.made_on(device, *sizes)(*copies(arguments), **options)

@@ -26,7 +26,7 @@ Slope = tuple[int, int | None]  # with respect to which argument, and of which r
 @dataclass(eq=False)
 class Question:
     """One call of an object. ``made_by`` is the number of the question of the same probe whose answer is called; ``None``
-    where it is the object itself. ``make`` says what is loaded into a module that is made."""
+    where it is the object itself. ``make`` says what is loaded into a module that is made, or where it goes."""
 
     made_by: int | None
     method: str | None
@@ -95,6 +95,10 @@ class Local(Subject):
         module = self.subject(*args, **kwargs)
         return self._loaded(module, load_weights(module, weights, zeroed))
 
+    def made_on(self, device: str, *sizes: int) -> Any:
+        """A module of this class with these sizes, moved to ``device``."""
+        return self._handed_out(self.subject(*sizes).to(device))
+
     def with_table(self, rows: torch.Tensor) -> Any:
         """A module whose arguments are the sizes of its only tensor, ``rows``."""
         return Local(self.subject(*rows.shape)).reloaded(rows)
@@ -155,6 +159,10 @@ class _Recording(Local):
     ) -> Any:
         question = Question(self._number, None, args, kwargs, make={"weights": dict(weights), "zeroed": list(zeroed)})
         return self._noted(question, lambda: Local(self.subject).with_weights(args, kwargs, weights, zeroed))
+
+    def made_on(self, device: str, *sizes: int) -> Any:
+        question = Question(self._number, None, sizes, {}, make={"device": device})
+        return self._noted(question, lambda: Local(self.subject).made_on(device, *sizes))
 
     def with_table(self, rows: torch.Tensor) -> Any:
         question = Question(self._number, None, tuple(rows.shape), {}, make={"rows": rows})

@@ -185,6 +185,11 @@ class DeviceModule:
         """A tensor of these numbers, which nobody else holds, on this device: ``to`` without its copy."""
         return SimulatedTensor(near)
 
+    def numbers_of(self, tensor: Any) -> torch.Tensor:
+        """The numbers of a tensor on this device: ``cpu`` without its copy."""
+        near: torch.Tensor = tensor._near
+        return near
+
     def manual_seed_all(self, seed: int) -> None:
         self.generator.manual_seed(seed)
 

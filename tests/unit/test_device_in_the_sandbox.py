@@ -69,8 +69,9 @@ def test_an_answer_that_forgets_the_device_raises_what_it_would_raise_on_a_gpu(s
 
 
 def test_a_module_moves_to_the_device(session: Session) -> None:
-    layer = session.lookup(["Layer"])["Layer"]().to(simulated_device.NAME)
-    assert layer(there(1, 2, 3)).device.type == simulated_device.NAME
+    cls = session.lookup(["Layer"])["Layer"]
+    for layer in (cls().to(simulated_device.NAME), cls.made_on(simulated_device.NAME)):
+        assert layer(there(1, 2, 3)).device.type == simulated_device.NAME
 
 
 def test_the_visible_check_speaks_in_grading_too(session: Session) -> None:

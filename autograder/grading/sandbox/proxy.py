@@ -83,6 +83,10 @@ class RemoteObject(Subject):
         """A module of this class, loaded with ``weights``; what else ends in ``zeroed`` becomes zero."""
         return self._module(Question(None, None, args, kwargs, make={"weights": dict(weights), "zeroed": list(zeroed)}))
 
+    def made_on(self, device: str, *sizes: int) -> Any:
+        """A module of this class with these sizes, moved to ``device``."""
+        return self._module(Question(None, None, sizes, {}, make={"device": device}))
+
     def with_table(self, rows: torch.Tensor) -> Any:
         """A module whose arguments are the sizes of its only tensor, ``rows``."""
         return self._module(Question(None, None, tuple(rows.shape), {}, make={"rows": rows}))

@@ -63,11 +63,14 @@ def load_table(module: Any, rows: torch.Tensor) -> str:
 
 
 def make_module(target: Any, args: Any, kwargs: Any, loaded: dict[str, Any]) -> tuple[Any, str]:
-    """A module of the student's class with what is to be loaded, or why it was not. With ``again`` the module is there."""
+    """A module of the student's class with what is to be loaded, or why it was not; with ``device`` it is moved there, and nothing
+    is loaded. With ``again`` the module is there."""
     with usual_numbers():
         if "again" in loaded:
             return target, load_table(target, loaded["again"])
         module = target(*args, **kwargs)
+        if "device" in loaded:
+            return module.to(loaded["device"]), ""
         if "rows" in loaded:
             return module, load_table(module, loaded["rows"])
         return module, load_weights(module, loaded["weights"], loaded["zeroed"])

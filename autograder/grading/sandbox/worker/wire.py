@@ -147,6 +147,8 @@ def _order_in_memory(tensor: torch.Tensor) -> list[int] | None:
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
     """The elements in row-major order, whatever the tensor's strides, layout, class or lazy conjugate and minus are."""
+    if not tensor.is_cpu and tensor.device.type == SIMULATED:
+        tensor = getattr(torch, SIMULATED).numbers_of(tensor)
     plain = tensor.detach()
     if type(plain) is torch.Tensor and plain.is_cpu and plain.dtype in BY_NUMPY and not _is_lazy(plain):
         return plain.numpy().tobytes()
