@@ -48,6 +48,7 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 
 test: $(READY_TO_TEST) browser  ## what people rely on, in seven to fifteen minutes (PYTEST="-k wire": some)
 	@find .venv/lib -name "*-pytest-*.pyc" -delete 2>/dev/null || true
+	@$(TEST_PY) -m compileall -q autograder  # once: the processes that the tests start write nothing
 	@$(PYTEST_RUN) $(SPREAD) $(WITH_NOTEBOOKS) --part usual tests solutions $(PYTEST)
 
 test-rest: $(READY_TO_TEST) browser  ## the tests that `make test` leaves out, marked nightly

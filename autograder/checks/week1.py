@@ -141,6 +141,7 @@ def scaled_dot_product_attention(check: Check) -> None:
     # A mask, or what hides a score, made on the CPU.
     with check.follows_device(0.125):
         q, k, v, words = drawn(check, 2, 2, 4, 4, 8, 6)
+        check.follows(calling(q, k, v), f"{name}({words})")
         check.follows(calling(q, k, v, mixed_mask(check, 4, 4)), f"{name}({words}, mask (4, 4))")
 
 

@@ -272,6 +272,7 @@ def shaw_attention(check: Check) -> None:
         tables = check.randn(7, 8), check.randn(7, 6)
         visible = torch.ones(3, 5, dtype=torch.bool, device=check.device).tril(2)
         call = "shaw_attention(q (2, 2, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6), clip 3"
+        check.follows(calling(*heads, *tables), f"{call})")
         check.follows(calling(*heads, *tables, visible), f"{call}, mask (3, 5))")
 
 

@@ -203,6 +203,7 @@ def grouped_query_attention(check: Check) -> None:
         heads = [check.randn(2, *shape) for shape in ((4, 3, 8), (2, 5, 8), (2, 5, 6))]
         visible = torch.ones(3, 5, dtype=torch.bool, device=check.device).tril(2)
         call = "grouped_query_attention(q (2, 4, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6)"
+        check.follows(calling(*heads), f"{call})")
         check.follows(calling(*heads, visible), f"{call}, mask (3, 5))")
 
 

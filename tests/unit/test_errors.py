@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import COURSE, autograder
+from helpers import COURSE
 
 from autograder import errors
 from autograder.__main__ import main
@@ -55,13 +55,14 @@ def root(tmp_path: Path) -> Path:
     ],
     ids=["stray-cell", "empty-cell", "no-grade-id", "no-points"],
 )
-def test_a_mistake_in_a_text_is_one_line_with_its_file(root: Path, added: str, said: str) -> None:
+def test_a_mistake_in_a_text_is_one_line_with_its_file(
+    root: Path, added: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with (root / "source" / TEXT).open("a", encoding="utf-8") as file:
         file.write(added)
-    done = autograder("--root", str(root), "build", "--week", "1", code=2)
-    assert done.stderr.startswith(f"error: source/{TEXT}: ") and said in done.stderr and done.stderr.count("\n") == 1, (
-        done.stderr
-    )
+    assert main(["--root", str(root), "build", "--week", "1"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: source/{TEXT}: ") and said in error and error.count("\n") == 1, error
 
 
 def test_a_missing_package_is_one_line(
