@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 from helpers import COURSE, WEEK3, GradedClass, autograder, run
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, InvalidEntry
+from nbgrader.coursedir import CourseDirectory
+
+from autograder.grading.plugins import generate_feedback
 
 LONG_AGO = (1, 1)
 
@@ -30,6 +33,18 @@ def make_feedback(root: Path, *command: str) -> tuple[set[str], str]:
     ours = (sys.executable, "-m", "autograder", "--root", str(root), "feedback", "--week", "3")
     shown = run(*(command or ours), cwd=root if command else COURSE).stdout
     return {student for student, page in pages(root).items() if page.stat().st_mtime > LONG_AGO[0]}, shown
+
+
+def test_another_command_may_enter_the_course_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two commands that begin at once, the second one finds the course there when it wants to enter it."""
+
+    def entered_meanwhile(url: str) -> None:
+        raise InvalidEntry("UNIQUE constraint failed: course.id")
+
+    monkeypatch.setattr(generate_feedback, "Gradebook", entered_meanwhile)
+    feedback = generate_feedback.CourseFeedback(coursedir=CourseDirectory(root=str(tmp_path)))
+    feedback.assignments = {}
+    feedback.convert_notebooks()
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, InvalidEntry
 from nbgrader.converters import GenerateFeedback
 from nbgrader.converters.base import NbGraderException
 
@@ -72,14 +72,15 @@ class CourseFeedback(GenerateFeedback):
 
     def convert_notebooks(self) -> None:
         """All pages; several processes make them where this one has no other thread that a fork could harm."""
+        # This enters nbgrader's default course, which several must not do at once. A second command may have done it just now.
+        with contextlib.suppress(InvalidEntry), Gradebook(self.coursedir.db_url):
+            pass
         folders = sorted(self.assignments)
         shares = [folders[at : at + SHARE] for at in range(0, len(folders), SHARE)]
         processes = min(os.cpu_count() or 1, len(shares))
         if processes < 2 or sys.platform != "linux" or threading.active_count() > 1:
             super().convert_notebooks()
             return
-        with Gradebook(self.coursedir.db_url):  # enters nbgrader's default course, which several must not do at once
-            pass
         with ProcessPoolExecutor(
             processes, multiprocessing.get_context("fork"), initializer=_begin, initargs=(self,)
         ) as pool:
