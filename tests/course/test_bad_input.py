@@ -35,8 +35,9 @@ def refuse(root: Path, *arguments: str) -> str:
 
 
 def written(root: Path) -> list[Path]:
-    """All files and folders but the hidden ones at the top: an environment may be there, with tens of thousands."""
-    return sorted(path for top in root.iterdir() if not top.name.startswith(".") for path in (top, *top.rglob("*")))
+    """All files and folders but those of an environment or of git: these are tens of thousands."""
+    tops = (top for top in root.iterdir() if top.name not in (".venv", ".git"))
+    return sorted(path for top in tops for path in (top, *top.rglob("*")))
 
 
 def submit(root: Path) -> None:
