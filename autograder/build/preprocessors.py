@@ -59,6 +59,7 @@ class ExecuteSolution(Execute):
     """Runs the solution; unlike in grading, a cell that fails is an error of ours and ends the build."""
 
     allow_errors = Bool(False, help="A solution has no failing cells.")
+    coalesce_streams = Bool(True, help="Whether a long print comes in one message or two depends on the machine.")
 
 
 class DescribeFigures(NbGraderPreprocessor):

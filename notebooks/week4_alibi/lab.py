@@ -57,10 +57,12 @@ class DescribedFigure(Figure):
     The text comes from the titles; in the built solutions the caption takes its place.
     """
 
-    def _repr_html_(self):
+    def _repr_mimebundle_(self, include=None, exclude=None):
         panels = [title for ax in self.axes for place in ("left", "center") if (title := ax.get_title(place))]
         parts = [f"Figure: {self.get_suptitle()}."] + [f"Panels: {'; '.join(panels)}."] * bool(panels)
-        return _image(_png(self), " ".join(" ".join(parts).split()))
+        png = _png(self)  # drawn once for both
+        data = base64.b64encode(png).decode()
+        return {"text/html": _image(png, " ".join(" ".join(parts).split())), "image/png": data}
 
 
 def figure(title, nrows=1, ncols=1, width=8.6, height=3.2, **options):

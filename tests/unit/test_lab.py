@@ -185,7 +185,7 @@ def _figure_markup() -> str:
     fig, axes = lab.figure("Two <panels>", ncols=2)
     axes[0].set(title="one")
     axes[1].set_title("two\nlines", loc="center")
-    markup = fig._repr_html_()
+    markup = fig._repr_mimebundle_()["text/html"]
     plt.close(fig)
     return markup
 
