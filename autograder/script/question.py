@@ -97,7 +97,7 @@ class Local(Subject):
 
     def made_on(self, device: str, *sizes: int) -> Any:
         """A module of this class with these sizes, moved to ``device``."""
-        return self._handed_out(self.subject(*sizes).to(device))
+        return self._handed_out(self.subject(*sizes).requires_grad_(False).to(device))
 
     def with_table(self, rows: torch.Tensor) -> Any:
         """A module whose arguments are the sizes of its only tensor, ``rows``."""

@@ -70,7 +70,7 @@ def make_module(target: Any, args: Any, kwargs: Any, loaded: dict[str, Any]) -> 
             return target, load_table(target, loaded["again"])
         module = target(*args, **kwargs)
         if "device" in loaded:
-            return module.to(loaded["device"]), ""
+            return module.requires_grad_(False).to(loaded["device"]), ""  # nobody asks for a gradient there
         if "rows" in loaded:
             return module, load_table(module, loaded["rows"])
         return module, load_weights(module, loaded["weights"], loaded["zeroed"])
