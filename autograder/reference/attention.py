@@ -48,12 +48,10 @@ def weights_of(scores: torch.Tensor, mask: torch.Tensor | None = None) -> torch.
         return scores.softmax(dim=-1)
     mask = mask.to(scores.device)
     no_key = ~mask.any(dim=-1, keepdim=True)
-    scores = scores.masked_fill(~mask, -math.inf)
-    if not no_key.any():  # a long text's scores are large, and these are two passes over them
-        return scores.softmax(dim=-1)
-    # A row of -inf alone would give 0/0, in the gradient too. Such a row gets finite scores instead, and its
-    # weights become zero afterwards.
-    return scores.masked_fill(no_key, 0.0).softmax(dim=-1).masked_fill(no_key, 0.0)
+    # A row of -inf alone would give 0/0, in the gradient too. Such a row keeps its scores instead, and its weights
+    # become zero afterwards.
+    hidden = ~(mask | no_key)
+    return scores.masked_fill(hidden, -math.inf).softmax(dim=-1).masked_fill(no_key, 0.0)
 
 
 def equivariance_gap(f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, perm: torch.Tensor) -> float:
