@@ -19,6 +19,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import torch
+from IPython.display import display
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Wedge
 from PIL import Image
@@ -57,12 +58,13 @@ class DescribedFigure(Figure):
     The text comes from the titles; in the built solutions the caption takes its place.
     """
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
+    def _ipython_display_(self):
+        """Both forms from one drawing. Without this method, Matplotlib's formatter would draw the PNG by itself."""
         panels = [title for ax in self.axes for place in ("left", "center") if (title := ax.get_title(place))]
         parts = [f"Figure: {self.get_suptitle()}."] + [f"Panels: {'; '.join(panels)}."] * bool(panels)
-        png = _png(self)  # drawn once for both
-        data = base64.b64encode(png).decode()
-        return {"text/html": _image(png, " ".join(" ".join(parts).split())), "image/png": data}
+        png = _png(self)
+        markup = _image(png, " ".join(" ".join(parts).split()))
+        display({"text/html": markup, "image/png": base64.b64encode(png).decode(), "text/plain": repr(self)}, raw=True)
 
 
 def figure(title, nrows=1, ncols=1, width=8.6, height=3.2, **options):

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock, patch
 
 import bs4
 import matplotlib.pyplot as plt
@@ -17,6 +19,8 @@ import numpy as np
 import pytest
 import torch
 from helpers import COURSE, load_lab, load_serving_lab
+from IPython.core.formatters import DisplayFormatter
+from IPython.core.pylabtools import select_figure_formats
 from nbconvert import HTMLExporter
 from nbformat.notebooknode import NotebookNode, from_dict
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -185,14 +189,29 @@ def _figure_markup() -> str:
     fig, axes = lab.figure("Two <panels>", ncols=2)
     axes[0].set(title="one")
     axes[1].set_title("two\nlines", loc="center")
-    markup = fig._repr_mimebundle_()["text/html"]
+    with patch.object(lab, "display") as display:
+        fig._ipython_display_()
     plt.close(fig)
+    markup: str = display.call_args.args[0]["text/html"]
     return markup
 
 
 def test_a_figure_says_its_titles() -> None:
     image = bs4.BeautifulSoup(_figure_markup(), "html.parser").img
     assert image["alt"] == "Figure: Two <panels>. Panels: one; two lines."
+
+
+def test_jupyter_draws_a_figure_once_for_all_its_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    formatter = DisplayFormatter()
+    select_figure_formats(SimpleNamespace(display_formatter=formatter), {"png"})  # as notebooks do
+    fig, _ = lab.figure("One")
+    draw = Mock(side_effect=fig.canvas.print_figure)
+    monkeypatch.setattr(fig.canvas, "print_figure", draw)
+    with patch.object(lab, "display") as display:
+        assert formatter.format(fig) == ({}, {})  # it has shown itself
+    plt.close(fig)
+    assert set(display.call_args.args[0]) == {"text/html", "image/png", "text/plain"}
+    assert draw.call_count == 1
 
 
 CAPTION = r"**Figure 3.1. The *clocks*.** The angle is $(m-n)\,\theta_i$, says [a paper](https://example.org)."
