@@ -137,18 +137,11 @@ def test_the_score_does_not_depend_on_the_seed_of_the_class(grade_id, name, seed
 @pytest.mark.nightly
 @each(EXERCISES)
 def test_what_is_cached_for_others_of_the_class_changes_no_verdict(case):
+    """In the other order than above: who comes first fills the cache."""
     week, entry = case
-    class_cache, alone = ResultCache(), {}
-    entries = bank(week, entry.grade_id)
-    for solution in [*entries, *reversed(entries)]:
-        if solution.name not in alone:
-            alone[solution.name] = grade(week, entry, typed(solution))
-        verdict, other = grade(week, entry, typed(solution), cache=class_cache), alone[solution.name]
-        assert verdict.named == other.named and verdict.score == other.score, solution.name
-        # not the messages: what dropout gives is drawn anew each time
-        assert [criterion.earned for criterion in verdict.criteria] == [
-            criterion.earned for criterion in other.criteria
-        ]
+    cache = ResultCache()
+    for solution in reversed(bank(week, entry.grade_id)):
+        require_what_is_due(entry, solution, grade(week, entry, typed(solution), cache=cache))
 
 
 def test_an_answer_that_remembers_is_told_so_however_often_the_bank_has_been_asked():

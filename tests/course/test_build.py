@@ -154,9 +154,8 @@ def test_import_brings_an_edit_back_and_refuses_when_the_text_is_newer(copy: Pat
 @pytest.mark.nightly
 def test_a_failing_solution_is_reported_and_leaves_everything_as_it_was(copy: Path, text: Path) -> None:
     text = copy / "source" / text.name
-    text.write_text(
-        text.read_text(encoding="utf-8") + '\n# %% tags=["experiment"]\nraise RuntimeError("broken demonstration")\n'
-    )
+    broken = '# %% tags=["experiment"]\nraise RuntimeError("broken demonstration")\n\n# %% [markdown]\n'
+    text.write_text(text.read_text(encoding="utf-8").replace("# %% [markdown]\n", broken, 1), encoding="utf-8")
     before = {path: path.read_bytes() for path in copy.rglob("*.ipynb")}
     done = autograder("--root", str(copy), "build", "--week", text.stem, code=2)
     assert "broken demonstration" in done.stderr

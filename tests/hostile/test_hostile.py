@@ -42,7 +42,7 @@ from hostile.class_run import LIMITS, SECRET, Graded, alive, grade_class, has_un
 
 pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("hostile")]
 BANK = load()
-if os.environ.get("HOSTILE_PART") != "usual":  # the whole class
+if os.environ.get("HOSTILE_PART") != "usual":  # more than the core
     pytestmark.append(pytest.mark.nightly)
 BY_NAME = {entry.student: entry for entry in BANK}
 ROOMY = Limits(cell_cpu=300.0, call_cpu=300.0, total_cpu=3000.0, total_idle=3000.0, memory=2**29)

@@ -238,9 +238,8 @@ class Decoder:
         if order is None:
             tensor = tensor.reshape(shape)
         elif isinstance(order, list) and all(type(n) is int for n in order) and sorted(order) == [*range(len(shape))]:
-            tensor = tensor.reshape([shape[axis] for axis in order]).permute(
-                [order.index(n) for n in range(len(shape))]
-            )
+            as_counted = [order.index(n) for n in range(len(shape))]
+            tensor = tensor.reshape([shape[axis] for axis in order]).permute(as_counted)
         else:
             raise WireError("malformed tensor")
         device = body.get("device")
