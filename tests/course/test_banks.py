@@ -134,16 +134,6 @@ def test_the_score_does_not_depend_on_the_seed_of_the_class(grade_id, name, seed
     assert verdict.score == solution.due(entry.points), verdict.render()
 
 
-@pytest.mark.nightly
-@each(EXERCISES)
-def test_what_is_cached_for_others_of_the_class_changes_no_verdict(case):
-    """In the other order than above: who comes first fills the cache."""
-    week, entry = case
-    cache = ResultCache()
-    for solution in reversed(bank(week, entry.grade_id)):
-        require_what_is_due(entry, solution, grade(week, entry, typed(solution), cache=cache))
-
-
 def test_an_answer_that_remembers_is_told_so_however_often_the_bank_has_been_asked():
     week, grade_id = "week5_extrapolation", "dynamic_ntk_base"
     remembers = [solution for solution in bank(week, grade_id) if solution.remembers]
@@ -441,12 +431,3 @@ def test_an_answer_that_forgets_the_device_loses_that_criterion_and_keeps_the_re
         changes.remove(on_the_cpu)
     for change in changes:
         assert score_of(week, entry, changing_its_inputs(test.right, change)) == entry.points - sum(at_stake), change
-
-
-@pytest.mark.nightly
-@each([case for case in SOLUTIONS if in_a_tenth(case)])
-def test_an_entry_by_itself_has_the_same_score_on_the_simulated_device(case):
-    """All of them go there through the sandbox (test_banks_in_the_sandbox)."""
-    week, entry, solution = case
-    got = score_of(week, entry, typed(solution), simulated_device.NAME, lambda name, student: typed(solution))
-    assert got == solution.due(entry.points)

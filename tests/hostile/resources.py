@@ -193,12 +193,10 @@ def forgets_the_increment(s: Submission) -> None:
 
 @entry("resources", {"bfloat16_positions_tests": 1.0, "rotate_by_hand_tests": 3.0})
 def everything_waits(s: Submission) -> None:
-    """Every function sleeps, and so do three cells: what calls nothing gets its points."""
-    for name in ("rope_frequencies", "apply_rotary_emb", "apply_rotary_emb_half", "interleaved_to_half", "RotaryMultiHeadAttention",
-                 "rotate_half", "rotary_tables", "decode_step_scores"):
+    """Four functions sleep, and so does a cell, until all waiting is used up: what calls nothing gets its points."""
+    for name in ("rope_frequencies", "apply_rotary_emb", "RotaryMultiHeadAttention", "decode_step_scores"):
         s.answer(name, f"import time\ndef {name}(*a, **k):\n    time.sleep(3600)")
-    for _ in range(3):
-        s.add("import threading\nthreading.Event().wait()", after="rope_frequencies_tests")
+    s.add("import threading\nthreading.Event().wait()", after="rope_frequencies_tests")
     right = solved(WEEK)
     for name in ("rotate_by_hand", "bfloat16_positions"):
         s.answer(name, right[name])
