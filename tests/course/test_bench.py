@@ -137,7 +137,7 @@ def test_a_week_is_measured_and_reported(tmp_path: Path, monkeypatch: pytest.Mon
     """Two students, graded once for all measurements; stock is replaced by a command that grades nothing."""
     monkeypatch.setattr(bench, "_ours", once(bench._ours))
     measured = bench.week(
-        WEEK3, 2, runs=tmp_path, stock_command=lambda assignment: [sys.executable, "-c", "print('graded')"]
+        WEEK1, 2, runs=tmp_path, stock_command=lambda assignment: [sys.executable, "-c", "print('graded')"]
     )
     assert measured.keys() >= bench.COMPLETE
     assert measured["ours"]["code"] == 0 and measured["ours"]["cpu"] > 1
@@ -146,8 +146,8 @@ def test_a_week_is_measured_and_reported(tmp_path: Path, monkeypatch: pytest.Mon
         "expected" in line for line in measured["differences"]
     )
     text = bench.report([measured])
-    assert "| week3 | 2 |" in text and "differ |" in text and tempfile.gettempdir() not in text
-    again = bench.week(WEEK3, 2, runs=tmp_path, stock_command=lambda assignment: ["false"])
+    assert "| week1 | 2 |" in text and "differ |" in text and tempfile.gettempdir() not in text
+    again = bench.week(WEEK1, 2, runs=tmp_path, stock_command=lambda assignment: ["false"])
     assert again["ours"]["cpu"] == measured["ours"]["cpu"] and again["stock"]["code"] == 0  # kept, not measured again
 
 

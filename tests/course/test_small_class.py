@@ -10,7 +10,6 @@ from autograder.classroom import agrees, make_course_root, simulate
 WEEK1 = "week1_permutation_equivariance"
 
 
-@pytest.mark.nightly
 @pytest.mark.isolation
 def test_a_small_class_is_graded_as_due_and_gets_its_feedback(tmp_path: Path) -> None:
     root = tmp_path / "course"
