@@ -25,7 +25,7 @@ PAGES = [
     *(f"guides/{guide.slug}.html" for guide in guides(COURSE)),
 ]
 LOOKED_AT = ["index.html", WEEKS[2], "methods/rope.html", "reference.html"]
-USUAL = ["index.html", "methods/rope.html"]  # of each week's page, the longest, axe takes half a minute
+USUAL = ["index.html", "methods/rope.html"]  # a week takes axe five to ten seconds
 OPEN_ALL = """() => {
   for (const fold of document.querySelectorAll("details")) fold.open = true;
   for (const picture of document.images) picture.loading = "eager";
