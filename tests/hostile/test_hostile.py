@@ -188,6 +188,7 @@ def test_feedback_gives_away_no_hidden_input(graded: Graded) -> None:
     # The marker with what follows it, whole tensors, numbers of more than the four digits that a difference is shown with.
     shown = re.compile(r"HIDDEN-INPUT\W*[\d\[]|tensor\(|\d\.0*[1-9]\d{4}")
     pages = {student: plain(page) for student, page in graded.pages().items() if _shows_hidden_inputs(BY_NAME[student])}
+    assert len(pages) == sum(map(_shows_hidden_inputs, BANK))
     assert not {student: shown.findall(page) for student, page in pages.items() if shown.search(_outputs(page))}
 
 
