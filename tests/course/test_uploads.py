@@ -136,12 +136,17 @@ def test_what_is_odd_about_one_upload_stops_no_other_and_is_named(course: Path) 
         if folder.name != "ada":
             for path in folder.glob("*/*"):
                 path.unlink()
-    run("rm", "-r", str(course / "downloaded" / WEEK / "extracted"))
     said = collect(course, {upload("ada"): text("new"), upload("boole"): text("new")})
     assert collected(course)["ada"] == {FILE: "by hand"} and collected(course)["boole"] == {FILE: "new"}
     assert "ada has a submission already" in said and "boole" not in said
-    collect(course, {upload("ada"): text("new"), upload("boole"): text("new")}, "--force")
-    assert collected(course)["ada"] == {FILE: "new"}
+
+    # A second download by --force: what is new replaces the old, time included; what is not keeps its time.
+    for student in ("ada", "boole"):
+        (course / "submitted" / student / WEEK / "timestamp.txt").write_text("2026-11-17 18:00:00 UTC")
+    said = collect(course, {upload("ada"): text("new"), upload("boole"): text("new")}, "--force")
+    times = {path.parents[1].name for path in course.glob(f"submitted/*/{WEEK}/timestamp.txt")}
+    assert json.loads((course / "submitted/ada" / WEEK / FILE).read_text())["metadata"]["note"] == "new"
+    assert times == {"boole"} and "ada has a new submission without a time" in said and "boole" not in said
 
 
 def test_the_newest_counts_where_the_names_of_files_say_when(course: Path) -> None:

@@ -1,6 +1,7 @@
 """`nbgrader zip_collect`: what is odd about one student's upload stops nobody else's, and is named when all are collected."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,11 @@ class CourseZipCollect(ZipCollectApp):
                 self.log.warning("%s", line)
 
     def extract_archive_files(self) -> None:
+        archive, extracted = (
+            Path(self._format_collect_path(step)) for step in (self.archive_directory, self.extracted_directory)
+        )
+        if archive.is_dir() and any(archive.iterdir()):
+            shutil.rmtree(extracted, ignore_errors=True)  # of an earlier download: it is unpacked once more
         with self._unzip_what_can_be():
             super().extract_archive_files()
 
@@ -98,9 +104,15 @@ class CourseZipCollect(ZipCollectApp):
             folder = Path(
                 self.coursedir.format_path(self.coursedir.submitted_directory, student, self.coursedir.assignment_id)
             )
-            if not self.force and folder.is_dir() and any(folder.iterdir()):
+            if not folder.is_dir() or not any(folder.iterdir()):
+                free[student] = data
+            elif not _is_new(data):
+                continue  # the same files, with the time that they have
+            elif not self.force:
                 self._told.append(f"{student} has a submission already, which stays as it is: --force replaces it")
             else:
+                if (folder / "timestamp.txt").is_file() and data["timestamp"] is None:
+                    self._told.append(f"{student} has a new submission without a time: the old timestamp.txt is gone")
                 free[student] = data
         super()._transfer_files(free)
 
@@ -117,6 +129,14 @@ def zip_collect(app: ZipCollectApp) -> None:
 def _is_leftover(path: str) -> bool:
     """Of a system or an editor, never a student's: what a Mac puts into a zip, checkpoints."""
     return any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in Path(path).parts)
+
+
+def _is_new(data: dict[str, Any]) -> bool:
+    """Does one of these files differ from what was collected before?"""
+    return any(
+        not Path(new).is_file() or Path(file).read_bytes() != Path(new).read_bytes()
+        for file, new in zip(data["src_files"], data["dest_files"], strict=True)
+    )
 
 
 def _claims(answers: dict[str, Any]) -> dict[tuple[str, str], list[str]]:
