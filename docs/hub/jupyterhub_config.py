@@ -25,4 +25,5 @@ c.Spawner.default_url = "/lab"
 c.Spawner.environment = {
     "JUPYTER_CONFIG_PATH": settings,
     "PATH": f"{ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin",  # `nbgrader` in a terminal is the course's
+    "VIRTUAL_ENV": str(ENVIRONMENT),  # and `make` takes this environment
 }

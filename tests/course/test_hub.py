@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from documents import fences
 from helpers import COURSE, wait_until
 from web import Client
 
@@ -21,7 +22,8 @@ from autograder.grading.sandbox.bubblewrap import why_not_isolated
 
 pytestmark = pytest.mark.isolation
 WEEK = "week1_permutation_equivariance"
-INSTRUCTOR, STUDENTS = "hub-hopper", ("hub-ada", "hub-boole")
+INSTRUCTOR, COLLEAGUE, STUDENTS = "hub-hopper", "hub-noether", ("hub-ada", "hub-boole")
+GROUP = "hub-instructors"
 PASSWORD = "only for this test"
 # Tries to look into every path it is given on its standard input; prints those it can.
 LOOK = """
@@ -81,7 +83,7 @@ def hub() -> Iterator[Hub]:
         pytest.skip(reason)
     place = Path(tempfile.mkdtemp(prefix="hub-"))  # pytest's own folders are closed to other accounts
     place.chmod(0o755)
-    names = (INSTRUCTOR, *STUDENTS)
+    names = (INSTRUCTOR, COLLEAGUE, *STUDENTS)
     process = None
     try:
         for name in names:
@@ -99,7 +101,7 @@ def hub() -> Iterator[Hub]:
                 stderr=log,
                 env=_clean_environment(python),
             )
-        clients = {name: Client(f"http://127.0.0.1:{port}") for name in names}
+        clients = {name: Client(f"http://127.0.0.1:{port}") for name in (INSTRUCTOR, *STUDENTS)}
         wait_until(lambda: process.poll() is not None or _answers(clients[INSTRUCTOR]), "an answer of the hub")
         assert process.poll() is None, (place / "hub.log").read_text()[-3000:]
         for name, client in clients.items():
@@ -111,6 +113,7 @@ def hub() -> Iterator[Hub]:
             process.wait()
         for name in names:
             subprocess.run(["userdel", name], capture_output=True, check=False)
+        subprocess.run(["groupdel", GROUP], capture_output=True, check=False)
         shutil.rmtree(place)
 
 
@@ -173,6 +176,7 @@ def test_a_week_on_a_hub(hub: Hub) -> None:
 
     _closed_to_students(hub)
     _open_to_write_is_refused(hub)
+    _colleagues_share_one_course(hub)
 
 
 def _closed_to_students(hub: Hub) -> None:
@@ -195,6 +199,30 @@ def _open_to_write_is_refused(hub: Hub) -> None:
     assert done.returncode != 0 and f"everybody on this machine may change {hub.course}" in done.stderr
     doctor = _as(INSTRUCTOR, str(hub.python), "-m", "autograder", "doctor", cwd=hub.course, check=False).stdout
     assert "FAIL course root: everybody on this machine may change" in doctor and f"chmod 700 {hub.course}" in doctor
+
+
+def _colleagues_share_one_course(hub: Hub) -> None:
+    """By the guide's own commands: what one has graded the other grades again, in a gradebook that neither had before."""
+    texts = [fence.text for fence in fences(COURSE / "docs" / "jupyterhub.md")]
+    (commands,) = (text for text in texts if "groupadd" in text)
+    (settings,) = (text for text in texts if "groupshared" in text)
+    homes = hub.place / "home"
+    for theirs, ours in {
+        "/home/hopper": homes / INSTRUCTOR,
+        "/home/noether": homes / COLLEAGUE,
+        " instructors": f" {GROUP}",
+        " hopper": f" {INSTRUCTOR}",
+        " noether": f" {COLLEAGUE}",
+    }.items():
+        assert theirs in commands
+        commands = commands.replace(theirs, str(ours))
+    (hub.course / "gradebook.db").unlink()
+    subprocess.run(["bash", "-ec", commands], check=True)
+    with (hub.course / "nbgrader_config.py").open("a", encoding="utf-8") as config:
+        config.write(settings)
+    command = [str(hub.python.parent / "nbgrader"), "autograde", WEEK, "--student", STUDENTS[0], "--force"]
+    _as(INSTRUCTOR, *command, cwd=hub.course)
+    _as(COLLEAGUE, *command, cwd=homes / COLLEAGUE / "positional-encodings")
 
 
 # ---- what the test needs to be there --------------------------------------------------------------------------------
