@@ -46,7 +46,7 @@ LEAST = {
 
 
 def names(case):
-    return "-".join(getattr(part, "grade_id", None) or getattr(part, "name", None) or str(part) for part in case[1:])
+    return "-".join(getattr(part, "name", None) or getattr(part, "grade_id", None) or str(part) for part in case[1:])
 
 
 def each(cases):
