@@ -171,6 +171,8 @@ edited(attention_plain, "attention_1e4", 3.25, DIAGNOSES["-1e4"], (SCALED, "(q /
 edited(attention_plain, "attention_exp_by_hand", 3.25, DIAGNOSES["exp"],
        ("torch.softmax(scores, dim=-1)", "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)"))
 edited(attention_plain, "attention_always_float32", 3.875, DIAGNOSES["float32 out"], (RETURNED, "return out, weights"))
+edited(attention_plain, "attention_float32_weights", 3.875, "Your weights are always float32; they must have the dtype of q.",
+       (RETURNED, "return out.to(q.dtype), weights"))
 edited(attention_plain, "attention_detached", 3.875, DIAGNOSES["detached"], (RETURNED, "return out.detach().to(q.dtype), weights.detach().to(q.dtype)"))
 edited(attention_plain, "attention_in_place", 3.875, DIAGNOSES["in place"],
        ("        empty =", "        mask.logical_not_().logical_not_()\n        q.data.mul_(1.25)\n        empty ="))
