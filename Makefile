@@ -59,8 +59,8 @@ test-all: test test-rest  ## all tests; CI and a nightly workflow run them
 slow: export PYTEST := --durations=20 $(PYTEST)
 slow: test  ## make test, and which twenty tests took longest
 
-quick: $(READY_TO_TEST)  ## the loop of a minute: unit tests, but for the slow ones, and one small class, graded
-	@$(PYTEST_RUN) $(SPREAD) -p no:nbval --part usual -m "not slow and not timing" --ignore-glob "*/test_peers*" tests/course/test_small_class.py tests/unit $(PYTEST)
+quick: $(READY_TO_TEST)  ## the loop of a minute: unit tests, but for the slow ones, and two small classes, graded
+	@$(PYTEST_RUN) $(SPREAD) -p no:nbval --part usual -m "not slow and not timing" --ignore-glob "*/test_peers*" tests/course/test_several_weeks.py tests/unit $(PYTEST)
 
 lint: $(READY_TO_TEST)  ## ruff (lint and format) and mypy; changes nothing
 	@$(TEST_PY) -m ruff check .
