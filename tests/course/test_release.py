@@ -38,7 +38,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def released(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The zip of all weeks, unpacked in an empty directory."""
+    """The zip of all weeks, unpacked in an empty directory; what an earlier release has left is gone from the folder."""
+    (root / "release" / NAME / "week9_left_over").mkdir(parents=True)
+    (root / "release" / NAME / "week9_left_over" / "ready.py").touch()
     folder, archive = release(root)
     target = tmp_path_factory.mktemp("student")
     with zipfile.ZipFile(archive) as content:
