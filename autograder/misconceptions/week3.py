@@ -351,6 +351,10 @@ def rope_plain(x, positions, base=10000.0):
     return torch.stack((first, second), dim=-1).flatten(-2).to(x.dtype)
 
 
+edited(rope_plain, "rope_base_of_rows", 4.75, "With positions (seq_len,) another base is right, with positions (batch, seq_len) it "
+       "is not. (The base is the same for all.)", ("angle.unsqueeze(1)", "(positions[..., None] * 10000.0 ** (-torch.arange(0, d, 2) / d)).unsqueeze(1)"))
+
+
 EVEN_ONLY = '''    if d % 2:
         raise ValueError("head_dim must be even")
 '''
