@@ -484,6 +484,10 @@ def equivalent_allclose(scores, slopes, causal):
     return torch.allclose(*weights, rtol=0, atol=1e-5)
 
 
+edited(equivalent_allclose, "equivalent_with_a_relative_tolerance", 1.375, "A difference of 1.25e-5 between weights near 0.5 is not "
+       "seen. (1e-5 is absolute: no weight's size counts, as it does in allclose with its default rtol.)", ("rtol=0, ", ""))
+
+
 @right(WEEK, "per_key_bias_is_equivalent", 1.875)
 def equivalent_numpy(scores, slopes, causal):
     s = scores.numpy().astype(np.float64)

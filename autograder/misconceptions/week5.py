@@ -671,6 +671,9 @@ edited(loss_plain, "loss_flags_of_the_first_call", 3.25, LOSS["flags of the firs
 edited(loss_plain, "loss_recorded", 3.5, LOSS["recorded"], ("with torch.no_grad():", "if True:"))
 edited(loss_plain, "loss_switched_off", 3.5, LOSS["switched off"],
        ("    with torch.no_grad():", "    torch.set_grad_enabled(False)\n    if True:"))
+edited(loss_plain, "loss_switched_off_when_it_refuses", 3.5, LOSS["switched off"],
+       ("    for length in lengths:\n        if", "    torch.set_grad_enabled(False)\n    for length in lengths:\n        if"),
+       ("    with torch.no_grad():", "    if True:"), ("    return losses", "    torch.set_grad_enabled(True)\n    return losses"))
 edited(loss_plain, "loss_prefix", 0, LOSS["prefix"], ("tokens[:, -length - 1:-1]", "tokens[:, :length]"),
        ("targets = tokens[:, -n_targets:]", "targets = tokens[:, length + 1 - n_targets:length + 1]"))
 edited(loss_plain, "loss_unshifted", 0, LOSS["unshifted"],
