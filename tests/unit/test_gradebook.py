@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -14,7 +15,7 @@ from nbgrader.preprocessors import ClearSolutions, ComputeChecksums, LockCells, 
 from autograder.build.preprocessors import ClearAnswers
 from autograder.classroom import make_course_root
 from autograder.errors import CourseError
-from autograder.grading.plugins.gradebook import register_assignment
+from autograder.grading.plugins.gradebook import register_assignment, save_scores
 
 WEEK = "week1_permutation_equivariance"
 OWN = "problems"
@@ -122,3 +123,12 @@ def test_a_notebook_of_another_name_makes_way(root: Path) -> None:
     registered(root)
     with Gradebook(course(root).db_url) as gradebook:
         assert [notebook.name for notebook in gradebook.find_assignment(OWN).notebooks] == [OWN]
+
+
+@pytest.mark.parametrize(("by_hand", "waits"), [(None, False), (0.5, True)])
+def test_points_by_hand_are_asked_for_again_when_the_answer_is_graded_again(by_hand: float | None, waits: bool) -> None:
+    """The score by hand stays, and may be another answer's."""
+    tests = next(cell for cell in own_notebook().cells if cell.metadata.nbgrader.grade_id == "tests")
+    grade = SimpleNamespace(cell_id="a", auto_score=0.0, manual_score=by_hand, needs_manual_grade=False)
+    save_scores(SimpleNamespace(grades=[grade], comments=[]), {"a": "tests"}, {"tests": tests}, {tests.id: 1.5})
+    assert (grade.auto_score, grade.manual_score, grade.needs_manual_grade) == (1.5, by_hand, waits)
