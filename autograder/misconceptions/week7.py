@@ -360,6 +360,9 @@ edited(CachedPlain, "cached_top_left", 3.25, SAYS["top left"], (".tril(keys.shap
 edited(CachedPlain, "cached_later_unmasked", 4.5, SAYS["later unmasked"], (MASKED, f"if past == 0:\n            {MASKED}"))
 edited(CachedPlain, "cached_only_new", 3.25, SAYS["only new"],
        (GROUPED, f"k, v = k[:, :, -n:], v[:, :, -n:]\n        {GROUPED}"))
+edited(CachedPlain, "cached_in_float32", 5.5, "The cache must keep the dtype of the projections.",
+       ("cache = (k, v)", "cache = (k.float(), v.float())"), ("cat((cache[0], k)", "cat((cache[0].to(k.dtype), k)"),
+       ("cat((cache[1], v)", "cat((cache[1].to(v.dtype), v)"))
 edited(CachedPlain, "cached_not_grown", 2.75, SAYS["cache not grown"], (GROWN, ""))
 edited(CachedPlain, "cached_all_heads", 5.5, SAYS["heads cached"],
        (f"        {GROUPED}\n", "        keys, values = k, v\n"),

@@ -60,6 +60,7 @@ SAYS = {
     "no whole head": "rotary_dim may be head_dim: then all channels turn.",
     "even head": "Only rotary_dim must be even; head_dim may be odd.",
     "float32": "Your result is float32 whatever x is; keep its dtype.",
+    "gradient cut": "The gradient is cut off on its way to the scores or to the sinks, so what it does not reach never learns.",
     "detached": "Your result is cut off from the autograd graph, so nothing before it can learn.",
     "in place": "Your function changes its argument in place; work on a new tensor.",
     # positions of M-RoPE
@@ -786,7 +787,8 @@ for _name, _score, _says, *_changes in (
     ("sink_log", 0, "log", (SOFTMAX, "weights = logits.log_softmax(dim=-1)")),
     ("sink_hidden_seen", 1.5, "hidden seen", (LOGITS, "logits = torch.cat((scores.masked_fill(scores.isinf(), 0), column), dim=-1)")),
     ("sink_float32", 1.875, "float32", ("return weights", "return weights.float()")),
-    ("sink_detached", 1.875, "detached", ("return weights", "return weights.detach()")),
+    ("sink_detached", 1.875, "gradient cut", ("return weights", "return weights.detach()")),
+    ("sink_not_trained", 1.875, "gradient cut", (COLUMN, COLUMN.replace("sinks.view", "sinks.detach().view"))),
     ("sink_in_place", 1.375, "in place", ("    batch, heads", "    scores -= 1\n    sinks -= 1\n    batch, heads")),
 ):
     edited(sink_plain, _name, _score, SAYS[_says], *_changes)
@@ -1167,6 +1169,8 @@ edited(turn_plain, "turn_inverted", 2.25, "The list is read inverted: a 1 in `no
        (TURN_LIST, "turns = not lists[layer] if config.get('no_rope_layers') else True"))
 edited(turn_plain, "turn_list_ignored", 2.25, "`no_rope_layers` changes nothing: a layer with a 0 in it does not turn.",
        (TURN_LIST, "turns = True"))
+edited(turn_plain, "turn_every_fourth_left_out", 2.25, "`no_rope_layers` says which layers turn; not every fourth is left out.",
+       (TURN_LIST, "turns = layer % 4 != 3 if config.get('no_rope_layers') else True"))
 edited(turn_plain, "turn_full_only", 2, "In Cohere 2 and EXAONE 4 it is the layers with a window that turn, not the full ones.",
        (TURN_WINDOWS, 'if windows_only and kinds[layer] != "full_attention":'))
 edited(turn_plain, "turn_all_kinds", 2, "Cohere 2's and EXAONE 4's layers of full attention do not turn.",
