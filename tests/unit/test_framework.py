@@ -130,6 +130,7 @@ def test_two_numbers_that_differ_never_look_the_same(got, expected):
         (-0.9, 0.9, False, "the sign is wrong"),
         (0.955, 0.9093, False, "about 5% too large"),
         (1.03, 0.9093, False, "about 13% too large"),
+        (-0.5, -0.8415, False, "about 41% too small"),  # its size
         (0.91, 0.9093, False, "near, but not right to four significant digits"),
         (5.0, 0.9, False, "about 5.6 times too large"),
         (0.002, -0.9, False, "another sign is expected"),

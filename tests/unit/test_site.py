@@ -103,6 +103,11 @@ def test_a_guide_shows_commands_as_such_and_no_marks_for_tests(guide: Guide, tmp
     assert "<!--" not in page and "# needs" not in page
 
 
+def test_a_guide_leads_to_a_section_of_another(tmp_path: Path) -> None:
+    page = guide_page(COURSE, Guide("docs/instructors.md"), PublicAddress(), Pictures(tmp_path, "../pictures"))
+    assert "[PostgreSQL](postgresql.md#copies)" in page
+
+
 def test_the_list_of_guides_begins_with_teaching() -> None:
     slugs = [guide.slug for guide in guides(COURSE)]
     assert slugs[0] == "instructors" and slugs[-2:] == ["contributing", "security"]
@@ -121,9 +126,9 @@ def test_the_list_of_guides_begins_with_teaching() -> None:
 def test_results_are_folded_where_there_is_something_to_predict(
     tmp_path: Path, before: list[object], is_folded: bool
 ) -> None:
-    page = page_of(small_week(*before, experiment()), tmp_path)
-    assert "the result" in page
-    assert ('<details class="fold result">' in page) is is_folded
+    page = page_of(small_week(*before, experiment(), experiment("again()")), tmp_path)
+    assert page.count("the result") == 2
+    assert page.count('<details class="fold result">') == (2 if is_folded else 0)
 
 
 def test_hidden_tests_and_empty_answers_are_left_out(tmp_path: Path) -> None:
