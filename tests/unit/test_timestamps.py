@@ -4,6 +4,7 @@ import datetime
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from nbgrader.apps.api import NbGraderAPI
@@ -12,7 +13,8 @@ from nbgrader.utils import parse_utc
 from traitlets.config import Config
 
 from autograder.grading.plugins import nbgrader_patches
-from autograder.grading.plugins.timestamps import LONGEST, read_stamp, timestamp
+from autograder.grading.plugins.autograde import CourseAutograde
+from autograder.grading.plugins.timestamps import LONGEST, Stamp, parsed, read_stamp, timestamp
 
 WEEK = "week3_rope"
 
@@ -102,3 +104,19 @@ def test_formgrader_lists_a_class_with_odd_time_stamps(tmp_path: Path) -> None:
         assert course.get_existing_timestamp(str(folder)) == timestamp(folder)  # as `nbgrader collect` reads it
     found = {each["student"]: each["timestamp"] for each in NbGraderAPI(course).get_submissions(WEEK)}
     assert found == dict.fromkeys(ODD) | {"ada": "2026-11-25T20:00:00"}
+
+
+@pytest.mark.parametrize(("handed_in", "is_due"), [("18:00:01", True), ("18:00:00", False), ("17:59:59", False)])
+def test_a_submission_is_graded_again_if_its_time_is_newer(
+    handed_in: str, is_due: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "timestamp.txt").write_text("2026-11-17 18:00:00 UTC")  # of the one that was graded
+    monkeypatch.setattr("autograder.grading.plugins.autograde.is_complete", lambda notebook: True)
+    run = SimpleNamespace(
+        coursedir=SimpleNamespace(student_id_exclude="", assignment_id="week"),
+        force=False,
+        _format_dest=lambda assignment, student: tmp_path,
+        _known={"ada"},
+        _stamps={"ada": Stamp(moment=parsed(f"2026-11-17 {handed_in} UTC"))},
+    )
+    assert CourseAutograde._is_due(run, "ada") is is_due
