@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from helpers import COURSE, autograder, environment
 
-from autograder.gradescope import package
+from autograder.gradescope import package, results_of
 from autograder.manifest import MANIFEST
 
 WEEK1 = "week1_permutation_equivariance"
@@ -90,6 +90,16 @@ def test_the_same_course_gives_the_same_zip() -> None:
     first.unlink()
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert os.fspath(COURSE) not in content.decode("latin-1")
+
+
+def test_an_exercise_without_points_is_there_and_one_that_nobody_has_read_is_not() -> None:
+    scores = {"1.1": 2.0, "1.2": 0.0, "1.3": None}
+    exercises = [{"number": n, "name": n, "points": 2.0, "score": score, "feedback": []} for n, score in scores.items()]
+    tests = results_of({"exercises": exercises, "notes": []})["tests"]
+    assert [(test["number"], test["score"], test["max_score"]) for test in tests] == [
+        ("1.1", 2.0, 2.0),
+        ("1.2", 0.0, 2.0),
+    ]
 
 
 @pytest.mark.isolation

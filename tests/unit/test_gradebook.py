@@ -1,6 +1,7 @@
 """An assignment is entered into the gradebook as nbgrader itself would enter it, and again when it has changed."""
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from autograder.build.preprocessors import ClearAnswers
 from autograder.classroom import make_course_root
 from autograder.errors import CourseError
 from autograder.grading.plugins.gradebook import register_assignment, save_scores
+from autograder.grading.plugins.run_gradebook import RunGradebook
 
 WEEK = "week1_permutation_equivariance"
 OWN = "problems"
@@ -132,3 +134,13 @@ def test_points_by_hand_are_asked_for_again_when_the_answer_is_graded_again(by_h
     grade = SimpleNamespace(cell_id="a", auto_score=0.0, manual_score=by_hand, needs_manual_grade=False)
     save_scores(SimpleNamespace(grades=[grade], comments=[]), {"a": "tests"}, {"tests": tests}, {tests.id: 1.5})
     assert (grade.auto_score, grade.manual_score, grade.needs_manual_grade) == (1.5, by_hand, waits)
+
+
+def test_a_time_goes_with_its_submission(root: Path) -> None:
+    """What is handed in anew without a time has none."""
+    registered(root)
+    with RunGradebook(course(root), OWN) as gradebook:
+        for moment in (datetime(2026, 11, 17), None):
+            saved = gradebook.rows("ada", moment)
+            assert saved.notebook.assignment.timestamp == moment
+            gradebook.save(saved)

@@ -9,7 +9,14 @@ from helpers import COURSE
 
 from autograder.course import Role
 from autograder.errors import BrokenCheck, SandboxError, StudentError
-from autograder.grading.marking.judge import CheckingTooLong, _reason, _run_test, _trusted_namespace, at_most
+from autograder.grading.marking.judge import (
+    CheckingTooLong,
+    _partial_credit,
+    _reason,
+    _run_test,
+    _trusted_namespace,
+    at_most,
+)
 from autograder.grading.marking.marking import Marking
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import _names, within_bounds
@@ -85,3 +92,10 @@ def test_visible_checks_leave_the_device_to_the_hidden_tests(monkeypatch: pytest
     monkeypatch.setattr(sys.modules["lab"], "is_grading", False)
     with pytest.raises(AssertionError, match="on the CPU"):
         sys.modules["lab"].follows_the_device(made_on_the_cpu, torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("value", "points"), [("1.5", 1.5), ("0", 0.0), ("9", 3.0), ("-1", 3.0), ("nan", 3.0), ("fine", 3.0)]
+)
+def test_a_test_of_ones_own_that_ends_with_a_number_gives_that_many_points(value: str, points: float) -> None:
+    assert _partial_credit(value, 3.0) == points

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from nbformat import v4
 
 from autograder.lecture import LINES, Slide, choose, opening
@@ -85,6 +86,17 @@ def test_results_come_on_the_slide_after_the_prediction_with_their_caption() -> 
     assert [cell.cell_type for cell in slides[1].shown] == ["code", "markdown"]
     assert "draw()" not in repr(slides)
     assert slides[2].shown[0].outputs == [table]
+
+
+@pytest.mark.parametrize("lines", [1, 8, 11, 13, 15])
+def test_no_result_stands_beside_the_question_however_full_the_slide_is(lines: int) -> None:
+    run = v4.new_code_cell("draw()", metadata={"tags": ["experiment"]})
+    full = text("# T\n\n" + "\n".join(f"- item {number}" for number in range(lines)))
+    question = text("**Predict.** What?\n\nHow much?\n\nOf what?", tags=["prediction"])
+    slides = slides_of(full, question, run, results={run.id: (v4.new_output("stream", text="a b\n"),)})
+    assert not [
+        slide for slide in slides if "Predict" in shown(slide) and "code" in {cell.cell_type for cell in slide.shown}
+    ]
 
 
 def test_tags_overrule_the_rule() -> None:

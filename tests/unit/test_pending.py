@@ -48,6 +48,11 @@ def test_another_way_of_grading_has_another_name(pending: Pending, tmp_path: Pat
     assert Pending(tmp_path, options).name(task()) != pending.name(task())
 
 
+def test_another_value_of_a_limit_is_another_way_of_grading(tmp_path: Path) -> None:
+    names = {Pending(tmp_path, Options(limits={"cell_cpu": seconds})).name(task()) for seconds in (5.0, 30.0)}
+    assert len(names) == 2
+
+
 def test_how_many_grade_at_the_same_time_changes_no_result(pending: Pending, tmp_path: Path) -> None:
     assert Pending(tmp_path, Options(workers=8)).name(task()) == pending.name(task())
 
