@@ -39,10 +39,12 @@ def test_hidden_tests_are_cut_out() -> None:
 
 
 def test_what_runs_after_a_hidden_test_shows_no_output() -> None:
-    before, verdict, after = kept(
-        cell("a", solution=True), cell("a_tests", points=2.0, locked=True), cell("b", solution=True)
+    own = cell("own")
+    own.metadata["tags"] = ["student"]
+    before, verdict, after, added = kept(
+        cell("a", solution=True), cell("a_tests", points=2.0, locked=True), cell("b", solution=True), own
     )
-    assert before.outputs and verdict.outputs and not after.outputs
+    assert before.outputs and verdict.outputs and not after.outputs and not added.outputs
 
 
 def test_a_visible_check_is_shown_only_if_it_failed_and_without_its_code() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autograder.checks.framework import Check, calling, exercise
+from autograder.grading.marking import diagnosis
 from autograder.grading.marking.marking import grading
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import in_this_process
@@ -112,3 +113,13 @@ def test_the_cause_is_looked_for_with_what_known_mistakes_gave_before():
         with grading(cache=cache):
             assert test(lambda n: 20.0 * n if n < 3 else 0.0).score == 0
     assert 0 < len(ran) <= 3
+
+
+@pytest.mark.parametrize(("telling", "named"), [(False, []), (True, ["Too large."])])
+def test_of_two_mistakes_that_a_yes_or_no_fits_none_is_named(
+    telling: bool, named: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "_telling", lambda record: telling)
+    first, second = (diagnosis._Candidate((says,), frozenset({0}), frozenset()) for says in ("Too large.", "Inverted."))
+    assert diagnosis._best([first, second], [None]) == named
+    assert diagnosis._best([first], [None]) == ["Too large."]

@@ -108,6 +108,11 @@ def test_a_guide_leads_to_a_section_of_another(tmp_path: Path) -> None:
     assert "[PostgreSQL](postgresql.md#copies)" in page
 
 
+def test_a_picture_of_a_guide_has_its_text(tmp_path: Path) -> None:
+    page = guide_page(COURSE, Guide("docs/architecture.md"), PublicAddress(), Pictures(tmp_path, "../pictures"))
+    assert '<img alt="A submission' in page
+
+
 def test_the_list_of_guides_begins_with_teaching() -> None:
     slugs = [guide.slug for guide in guides(COURSE)]
     assert slugs[0] == "instructors" and slugs[-2:] == ["contributing", "security"]
