@@ -123,3 +123,15 @@ def test_of_two_mistakes_that_a_yes_or_no_fits_none_is_named(
     first, second = (diagnosis._Candidate((says,), frozenset({0}), frozenset()) for says in ("Too large.", "Inverted."))
     assert diagnosis._best([first, second], [None]) == named
     assert diagnosis._best([first], [None]) == ["Too large."]
+
+
+@pytest.mark.parametrize(("crashed", "score"), [({"rope_frequencies"}, 1), ((), 0)])
+def test_an_answer_that_nothing_calls_any_more_is_replaced_with_full_marks_too(crashed, score):
+    @contextlib.contextmanager
+    def replacing(name, student, functions):
+        yield (lambda n: 20.0 * n), set(functions)
+
+    with grading() as marking:
+        assert made_up("rope_frequencies", 10.0)(lambda n: 10.0 * n).score == 2
+        marking.replacing, marking.crashed = replacing, lambda: crashed
+        assert made_up("rotate_half", 20.0)(lambda n: 5.0 * n).score == score
