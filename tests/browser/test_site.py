@@ -149,6 +149,19 @@ def test_the_clocks_of_the_title_page_turn_when_told_to(address: str, page: Page
     expect(page.locator("[data-lab] .said")).to_have_text("Offset m − n = 2.")
     page.get_by_role("button", name="Stop").click()
     assert page.get_by_role("button", name="Let both tokens move on").is_visible()  # at once: later it stops by itself
+    stopped = query.input_value()
+    page.get_by_role("button", name="Let both tokens move on").click()
+    expect(query).not_to_have_value(stopped)
+
+
+def test_the_hands_turn_as_angles_do(address: str, page: Page) -> None:
+    """Counter-clockwise: at position 1 the first pair's hand is above the middle, an angle of 1 rad."""
+    page.goto(f"{address}/index.html")
+    page.locator('[data-lab] input[type="range"]').first.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    letter = page.locator("[data-lab] .clock svg").first.get_by_text("q", exact=True)
+    assert float(letter.get_attribute("x") or 0) > 75 > float(letter.get_attribute("y") or 75)
 
 
 def test_results_wait_for_the_prediction(address: str, page: Page) -> None:
