@@ -95,6 +95,14 @@ def test_cells_of_the_students_own_between_the_pieces_stay_there(nb: Mangled, re
     assert ("student-1", "A remark.") in found.own
 
 
+def test_a_second_try_below_the_visible_check_counts(nb: Mangled, rebuilt: Callable) -> None:
+    answer = nb.source(ROTATION)
+    _, second = nb.split(ROTATION, f"def {ROTATION}(x, positions, base=10000.0):\n    return x", answer)
+    nb.cells.remove(second)
+    nb.cells.insert(nb.at(f"{ROTATION}_check") + 1, second)
+    assert rebuilt(nb)[ROTATION].source == answer
+
+
 @pytest.mark.parametrize("cut", ["    even, odd", "even, odd", "odd = x"])
 @pytest.mark.parametrize("second", ["code", "markdown"])
 def test_a_function_that_was_cut_in_two_is_put_together(cut: str, second: str, nb: Mangled, rebuilt: Callable) -> None:
