@@ -1359,7 +1359,7 @@ rope.rotation = lambda n: stretched("YaRN", n)
 familiar["YaRN, s = n/64"] = loss_by_length(rope, some, tested[1:], 32)
 rope.rotation = rope.plain_rotation
 
-# %% tags=["experiment"] jupyter={"source_hidden": true}
+# %% tags=["experiment", "nbval-ignore-output"] jupyter={"source_hidden": true}
 # Figure 5.12: run this cell
 fig, ax = lab.figure("One model, nothing retrained: trained at 64 (dashed)", height=3.6)
 looks = {"as it is": (lab.BLACK, ":", "o"), "YaRN, s = n/64": (lab.BLUE, "-.", "D"),
