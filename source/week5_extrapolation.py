@@ -1090,8 +1090,8 @@ inside = True
 for method in yours:
     for n, loss in yours[method].items():
         column = [row[tested.index(n)] for row in curves[method]]
-        inside = inside and min(column) - 0.1 < loss < max(column) + 0.1
-print(f"all your crosses lie within the bands (or 0.1 beside them): {inside}")
+        inside = inside and min(column) - 0.2 < loss < max(column) + 0.2  # the text, Python's manual, changes with its version
+print(f"all your crosses lie within the bands (or 0.2 beside them): {inside}")
 lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
           [[method, *spread(curves[method])] for method in METHODS])
 
