@@ -1,6 +1,6 @@
 """A second round, written without a look at the first: each entry differs in kind from those around it.
 
-What needs the exercises of another week is in other_weeks.py: follow-through, functions lent by a check, modules.
+What needs the exercises of another week is in other_weeks.py: functions lent by a check, modules, caches.
 """
 
 import base64

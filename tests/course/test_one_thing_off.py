@@ -1,0 +1,111 @@
+"""Answers that are right but for one thing which the banks do not hold: each pays for that, and for nothing else."""
+
+import importlib
+import inspect
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from autograder import reference
+from autograder.grading.marking.marking import grading
+from autograder.grading.marking.result_cache import ResultCache
+from autograder.misconceptions.bank import NAMES, bank
+
+OF_THE_CLASS = {}  # what the course's own code gives, by week: it would be computed anew for every answer
+
+
+def graded(week, grade_id, subject):
+    with grading(3, cache=OF_THE_CLASS.setdefault(week, ResultCache())):
+        return getattr(importlib.import_module(f"autograder.checks.{week}"), grade_id)(subject)
+
+
+MINUS_INFINITY = re.compile(r"""float\(["']-inf["']\)|-math\.inf""")
+MASKING = {
+    entry.name: entry
+    for week, exercise in (
+        ("week1_permutation_equivariance", "scaled_dot_product_attention"),
+        ("week3_rope", "RotaryMultiHeadAttention"),
+        ("week4_alibi", "ALiBiMultiHeadAttention"),
+        ("week6_relative_bias", "shaw_attention"),
+        ("week6_relative_bias", "t5_attention"),
+        ("week7_capstone", "grouped_query_attention"),
+        ("week7_capstone", "CachedAttention"),
+        ("week7_capstone", "CrossAttention"),
+        ("week7_capstone", "HybridDecoderBlock"),
+    )
+    for entry in [next(entry for entry in bank(week, exercise) if entry.is_right and "inf" in entry.source)]
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("entry", MASKING.values(), ids=MASKING)
+def test_a_low_number_in_place_of_minus_infinity_loses_points(entry):
+    names = {**vars(inspect.getmodule(entry.subject)), **NAMES}
+    exec(MINUS_INFINITY.sub("-100.0", entry.source), names)
+    verdict = graded(entry.assignment.split("_")[0], entry.grade_id, names[entry.grade_id])
+    assert 0 < verdict.score < verdict.max_score, verdict.render()
+
+
+def test_a_mask_for_texts_up_to_a_limit_loses_points():
+    def limited(n_queries, n_keys):
+        return torch.ones(1024, 1024, dtype=torch.bool).tril()[n_keys - n_queries : n_keys, :n_keys]
+
+    verdict = graded("week1", "causal_mask", limited)
+    assert verdict.score < verdict.max_score, verdict.render()
+
+
+def test_a_layer_that_sees_the_future_pays_a_point():
+    class Leaks(reference.RotaryMultiHeadAttention):
+        def forward(self, x, positions=None, is_causal=False):
+            return super().forward(x, positions)
+
+    assert graded("week3", "RotaryMultiHeadAttention", Leaks).score == 4
+
+
+def test_a_table_that_is_not_trained_pays_a_quarter():
+    class Frozen(reference.LearnedPositionalEmbedding):
+        def __init__(self, max_len, d_model):
+            super().__init__(max_len, d_model)
+            self.weight.requires_grad_(False)
+
+    assert graded("week2", "LearnedPositionalEmbedding", Frozen).score == 1.5
+
+
+def test_parameters_that_the_contract_does_not_name_pay_for_that_alone():
+    class Learned(reference.ALiBiMultiHeadAttention):
+        def __init__(self, d_model, n_heads):
+            super().__init__(d_model, n_heads)
+            self.extra = nn.Parameter(torch.zeros(1))
+
+    assert graded("week4", "ALiBiMultiHeadAttention", Learned).score == 4.5
+
+
+class BiasInABuffer(reference.ALiBiMultiHeadAttention):
+    """Its table is in the state_dict, under a name that ends in "bias": the state_dict's criterion, and no more."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__(d_model, n_heads)
+        self.register_buffer("alibi_bias", reference.alibi_bias(n_heads, 2048))
+
+    def forward(self, x, is_causal=True):
+        n = x.shape[1]
+        q, k, v = self.heads(x)
+        mask = reference.causal_mask(n, n) if is_causal else None
+        return self.output(reference.attention.attend(q, k, v, mask=mask, bias=self.alibi_bias[:, :n, :n])[0])
+
+
+def test_a_buffer_that_the_contract_does_not_name_costs_a_point_at_most():
+    assert graded("week4", "ALiBiMultiHeadAttention", BiasInABuffer).score >= 4
+
+
+def test_results_of_shapes_that_broadcast_are_not_subtracted():
+    class Wide(reference.RotaryMultiHeadAttention):
+        def forward(self, x, positions=None, is_causal=False):
+            out = super().forward(x, positions, is_causal)
+            return out[:, :, None] if is_causal else out
+
+    verdict = graded("week3", "RotaryMultiHeadAttention", Wide)
+    message = next(c.message for c in verdict.criteria if c.name.startswith("is_causal"))
+    assert "shapes" in message
