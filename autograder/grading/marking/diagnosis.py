@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from autograder.errors import StudentError
 from autograder.grading.marking.replay import Record, asked
@@ -66,7 +67,11 @@ class Diagnosis:
         found: list[_Candidate] = []
         in_one_call: list[str] = []
         passing.sort(key=_size)  # the small ones tell most mistakes apart, and cost next to nothing
-        smallest, first = passing[:2], failing[0]
+        first = failing[0]
+        # Two of them; before what is asked about a long text, all that are about much shorter ones.
+        much_shorter = _asked_about(first.step) / 8
+        cheap = [record for place, record in enumerate(passing) if place < 2 or _asked_about(record.step) < much_shorter]
+        cheap_and_first = sorted([*cheap, first], key=_size)
         # What always raises is not explained by where it did.
         is_hinted = bool(first.step.hint) and (isinstance(first.answer, Given) or bool(passing))
         # A mistake that other calls contradict is named only where nothing else is to be said.
@@ -75,7 +80,7 @@ class Diagnosis:
         for mistake in mistakes():
             alone = len(mistake.says) == 1
             # Pairs are many: the first failure, too, before the rest.
-            needed = ([] if may_be_in_one_call else smallest) if alone else sorted([*smallest, first], key=_size)
+            needed = ([] if may_be_in_one_call else cheap) if alone else cheap_and_first
             if (not alone and _is_constant(first)) or not all(self._reproduces(mistake, record) for record in needed):
                 continue
             if not self._explains(mistake, first):
@@ -238,9 +243,14 @@ def _many_valued(record: Record) -> bool:
 
 
 def _size(record: Record) -> float:
-    """Elements of what the student gave. What says little, and an error, for which nobody knows, come last."""
-    got = _value(record)
-    return got.numel() if isinstance(got, torch.Tensor) and _telling(record) else math.inf
+    """Elements of what was asked about. Where the student gave what says little, or an error, it comes last."""
+    return _asked_about(record.step) if isinstance(_value(record), torch.Tensor) and _telling(record) else math.inf
+
+
+def _asked_about(step: Step) -> int:
+    """Elements of the arguments: by these most steps take their time."""
+    leaves = tree_leaves([(question.args, question.kwargs) for question in step.questions])
+    return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def _value(record: Record) -> Any:
