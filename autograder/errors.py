@@ -12,7 +12,6 @@
 
     StudentError                    the student's code raised this, as plain text from another process
     LimitExceeded                   a submission uses more than it may; becomes a StudentError
-    Miss                            a criterion is not met; the text is for the student
     BrokenCheck                     the course's own check does not work; nobody loses points for that
 
 What the sandbox and this side say to each other has errors of its own, in `grading/sandbox/worker/wire.py`: that folder
@@ -122,10 +121,6 @@ class LimitExceeded(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
-
-
-class Miss(Exception):
-    """A criterion is not met; the text is for the student."""
 
 
 class BrokenCheck(Exception):
