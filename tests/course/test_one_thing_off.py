@@ -87,7 +87,7 @@ class BiasInABuffer(reference.ALiBiMultiHeadAttention):
 
     def __init__(self, d_model, n_heads):
         super().__init__(d_model, n_heads)
-        self.register_buffer("alibi_bias", reference.alibi_bias(n_heads, 2048))
+        self.register_buffer("alibi_bias", reference.alibi_bias(n_heads, 1030))
 
     def forward(self, x, is_causal=True):
         n = x.shape[1]
