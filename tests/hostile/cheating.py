@@ -2,7 +2,6 @@
 
 from hostile.bank import (
     ATTENTION,
-    COURSE,
     FREQ,
     GOOD,
     RIGHT_FREQ,
@@ -25,15 +24,6 @@ cheat_value("import_reference", """    try:
         import importlib
         f = importlib.import_module('autograder.reference.rope').apply_rotary_emb
     return f(x, positions, base)""")
-
-cheat_value("import_checks_by_path", f"    COURSE = {COURSE.parts}\n" + """    import sys, glob, importlib.util
-    for root in ('/', '/home', '/root', '/repo', '/src', '/sandbox', '/'.join(COURSE), '/'.join(COURSE[:-1])):
-        for path in glob.glob(root + '/autograder/reference/rope.py'):
-            spec = importlib.util.spec_from_file_location('r', path)
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module.apply_rotary_emb(x, positions, base)
-    return x.clone()""")
 
 cheat_value("search_sys_modules", """    import sys
     for name, module in list(sys.modules.items()):
@@ -78,17 +68,6 @@ cheat_value("search_the_disk", """    import os
                     return scope['apply_rotary_emb'](x, positions, base)
     return x.clone()""")
 
-cheat_value("search_git_history", f"    COURSE = {COURSE.parts}\n" + """    import subprocess, os
-    for folder in ('/', '/'.join(COURSE), os.getcwd(), '/sandbox', '/root', '/home'):
-        done = subprocess.run(['git', '-C', folder, 'log', '-p', '--all', '--', '*rope*'], capture_output=True, text=True) \\
-            if os.path.exists('/usr/bin/git') else None
-        if done is not None and 'def apply_rotary_emb' in done.stdout:
-            scope = {'torch': torch}
-            exec(done.stdout[done.stdout.index('def apply_rotary_emb'):].replace('\\n+', '\\n'), scope)
-            return scope['apply_rotary_emb'](x, positions, base)
-    return x.clone()""")
-
-
 # ---- patching -------------------------------------------------------------------------------------------------------
 
 cheat_cell("patch_torch_compare", """
@@ -96,11 +75,6 @@ for name in ('allclose', 'equal', 'isclose', 'eq', 'all', 'any'):
     setattr(torch, name, lambda *a, **k: True)
 torch.Tensor.__eq__ = torch.Tensor.equal = torch.Tensor.allclose = lambda *a, **k: True
 torch.testing.assert_close = lambda *a, **k: None""")
-
-cheat_cell("patch_numpy", """
-for name in ('allclose', 'array_equal', 'isclose', 'all'):
-    setattr(np, name, lambda *a, **k: True)
-np.testing.assert_allclose = np.testing.assert_array_equal = lambda *a, **k: None""")
 
 cheat_cell("patch_builtins", """
 import builtins, math
@@ -146,24 +120,6 @@ class Drop(ast.NodeTransformer):
     def visit_Assert(self, node): return ast.copy_location(ast.Pass(), node)
 ip.ast_transformers.append(Drop())""")
 
-cheat_cell("ipython_run_cell", """
-ip = get_ipython()
-def run_cell(*a, **k):
-    class R: error_before_exec = error_in_exec = None; success = True; result = 6.0
-    print('Exercise 3.3: 6 of 6 points')
-    return R()
-ip.run_cell = run_cell
-type(ip).run_cell = lambda self, *a, **k: run_cell()""")
-
-cheat_cell("ipython_displayhook_and_exceptions", """
-import sys
-ip = get_ipython()
-ip.set_custom_exc((Exception,), lambda self, t, v, tb, tb_offset=None: None)
-sys.excepthook = lambda *a: None
-sys.displayhook = lambda v: print('6.0')
-ip.displayhook.__class__.__call__ = lambda self, v=None: print('6.0')
-ip.events.register('post_run_cell', lambda r: setattr(r, 'error_in_exec', None))""")
-
 cheat_cell("trace_functions", """
 import sys, threading
 def trace(frame, event, arg):
@@ -208,13 +164,6 @@ cheat_value("tensor_subclass", "    return torch.Tensor.as_subclass(x.clone(), L
             return torch.zeros(1)
         return super().__torch_function__(func, types, args, kwargs or {})""")
 
-cheat_value("lies_about_its_class", "    return Liar()", """class Liar:
-    __class__ = property(lambda self: torch.Tensor)
-    dtype, shape, ndim, requires_grad = torch.float32, torch.Size([3, 3, 1, 6]), 4, False
-    def detach(self): return self
-    def to(self, *a): return self
-    def numel(self): return 0""")
-
 cheat_value("exception_as_answer", "    raise AlwaysRight('6 of 6')", """class AlwaysRight(ValueError, AssertionError, KeyError):
     __eq__ = lambda self, other: True
 AlwaysRight.__name__ = 'ValueError'""")
@@ -222,9 +171,7 @@ AlwaysRight.__name__ = 'ValueError'""")
 cheat_value("class_named_like_the_wanted_error", "    raise ValueError_('no')", "ValueError_ = type('ValueError', (Exception,), {})")
 
 cheat_value("changes_its_inputs", "    x.zero_(); positions.zero_()\n    return x")
-cheat_value("makes_inputs_nan", "    x.fill_(float('nan')); positions = positions * float('nan')\n    return x")
 cheat_value("returns_nan", "    return x * float('nan')")
-cheat_value("returns_infinity", "    return torch.full_like(x, float('inf'))")
 cheat_value("returns_the_criteria", "    return {'earned': 6, 'points': 6, 'score': 6.0, 'verdict': 'ok'}")
 cheat_value("returns_a_function", "    return lambda *a, **k: x")
 cheat_value("returns_meta_tensor", "    return torch.empty(x.shape, device='meta')")
@@ -340,22 +287,6 @@ def attention_spoils_the_weights(s: Submission) -> None:
     """Ignores its positions: 1.5 rotated at 0..n-1, 0.25 base, 1 causal, 0.25 state_dict, 0.125 device. Zeroes the weights it was lent, so that
     what comes after would be compared with zeros."""
     s.answer("RotaryMultiHeadAttention", IGNORES_POSITIONS + SPOIL_WEIGHTS)
-
-
-@entry("cheating", {ATTENTION: 4.75})
-def attention_spoils_the_weights_base(s: Submission) -> None:
-    s.answer("RotaryMultiHeadAttention", IGNORES_BASE + SPOIL_WEIGHTS)
-
-
-@entry("cheating", {ATTENTION: 4.375})
-def attention_spoils_the_positions(s: Submission) -> None:
-    """Angles in the module's dtype: without 0.5 for bfloat16 and 0.125 for its arguments. The far positions are lent to two probes: the first call zeroes them."""
-    s.answer("RotaryMultiHeadAttention", LOW_PRECISION + SPOIL_WEIGHTS + '''    def __call__(self, x, positions=None, **k):
-        out = super().__call__(x, positions=positions, **k)
-        if positions is not None:
-            positions.data.zero_()
-        return out
-''')
 
 
 @entry("cheating", {ATTENTION: 4.0})
@@ -531,15 +462,11 @@ wire_cheat("frames_forged_reply", "    send({'serial': n, 'value': tensor(x.shap
 wire_cheat("frames_ahead_of_time", "    for k in range(n, n + 60): send({'serial': k, 'value': tensor(x.shape), 'changed': [], 'call': 1}, bytes(4 * x.numel()))")
 wire_cheat("frames_wrong_serial", "    send({'serial': n + 1000, 'value': 6.0}); send({'serial': True, 'value': 6.0}); send({'serial': [n]})")
 wire_cheat("frames_forged_verdict", "    send({'serial': n, 'value': 6.0, 'verdict': 'ok', 'score': 6, 'scores': {'apply_rotary_emb_tests': 6}, 'result': {'key': 'x'}})")
-wire_cheat("frames_forged_hello", "    send({'hello': '0' * 16}); send({'ready': True}); send({'failed': 'sandbox broken'})")
 wire_cheat("frames_huge_sizes", "    send({}, sizes=(2**32 - 1, 2**32 - 1))")
-wire_cheat("frames_huge_payload_announced", "    send({'serial': n}, sizes=(len(json.dumps({'serial': n})), 64 * 2**20))")
 wire_cheat("frames_not_json", "    send({}, raw=b'\\xff\\xfe{]')")
-wire_cheat("frames_deep_json", "    send({}, raw=b'[' * 100000 + b']' * 100000)")
 wire_cheat("frames_deep_value", "    v = 1\n    for _ in range(300): v = {'l': [v]}\n    send({'serial': n, 'value': v})")
 wire_cheat("frames_many_values", "    send({'serial': n, 'value': {'l': [None] * 500000}})")
 wire_cheat("frames_huge_numbers", "    send({}, raw=b'{\"serial\": %d, \"value\": 1e999, \"call\": 1e999, \"changed\": [[1e999, 1]]}' % n)")
-wire_cheat("frames_long_integers", "    send({}, raw=b'{\"serial\": %d, \"value\": ' % n + b'9' * 100000 + b'}')")
 wire_cheat("frames_odd_tensors", """    shapes = [[2**26] * 16, [-1], [0] + [2**26] * 15, [True], [1.5], 'abc', None, {}]
     bad = [tensor(()) | {'T': {**tensor(())['T'], 'shape': s}} for s in shapes]
     bad += [tensor((4,), offset=-4), tensor((4,), offset=2**62), tensor((4,), dtype='object'), tensor((4,), device='cuda', grad='yes')]
@@ -547,50 +474,18 @@ wire_cheat("frames_odd_tensors", """    shapes = [[2**26] * 16, [-1], [0] + [2**
 wire_cheat("frames_odd_types", """    bad = [{'r': {'id': 'x', 'type': 5, 'callable': 1}}, {'r': []}, {'c': 0}, {'d': [[{'l': []}, 1], [1]]}, {'d': 5}, {'x': 9},
            {'dtype': 'evil'}, {'l': 1, 'u': 2}, [], {}, {'T': []}]
     send({'serial': n, 'value': bad[n % len(bad)], 'changed': 7, 'call': {}})""")
-wire_cheat("frames_odd_errors", """    bad = [5, 'ValueError', {}, {'types': []}, {'types': [None, {}]}, {'types': ['ValueError'], 'message': {'a': 1}, 'line': 'x'},
-           {'types': ['ValueError'] * 5000, 'message': 'x' * 1000000, 'line': 1e999}]
-    send({'serial': n, 'error': bad[n % len(bad)]})""")
 wire_cheat("frames_unsolicited_callbacks", """    for k in (0, -1, 7, 'x', None, [], 1e9):
         send({'callback': k, 'args': {'l': []}, 'kwargs': {'d': []}})""")
 wire_cheat("frames_flood_of_callbacks", """    for k in range(1200):
         send({'callback': 0, 'args': {'l': [{'l': []}] * 50}, 'kwargs': {'d': []}})""")
-wire_cheat("frames_out_of_band", """    import time
-    socket.socket(fileno=os.dup(wire_fd())).send(b'!', socket.MSG_OOB)
-    time.sleep(600)""")
 wire_cheat("frames_drop_by_drop", """    import time
     os.write(wire_fd(), struct.pack('!II', 400000, 0))
     end = time.monotonic() + 120
     while time.monotonic() < end:
         os.write(wire_fd(), b' ')
         time.sleep(0.0003)""")
-wire_cheat("frames_backwards", "    x.requires_grad_(True)\n    send({'serial': n, 'value': tensor(x.shape, grad=True), 'changed': [], 'call': -1}, bytes(4 * x.numel()))")
-wire_cheat("frames_changed_arguments", """    c = [[k, tensor(x.shape)] for k in (-1, 0, 1, 2, 99)]
-    send({'serial': n, 'value': tensor(x.shape), 'changed': c, 'call': 1}, bytes(4 * x.numel()))""")
 wire_cheat("frames_half_a_frame_then_exit", "    os.write(wire_fd(), struct.pack('!II', 500, 0) + b'{\"serial\"')\n    os._exit(0)")
 wire_cheat("frames_shutdown", "    socket.socket(fileno=os.dup(wire_fd())).shutdown(socket.SHUT_RDWR)")
-wire_cheat("frames_noise", "    os.write(wire_fd(), os.urandom(5000))")
-
-
-@entry("cheating")
-def patched_wire_module(s: Submission) -> None:
-    s.wrong()
-    s.add("""import sys
-wire = sys.modules['wire']
-real = wire.Connection.send
-def send(self, header, payload=b''):
-    header = dict(header)
-    if 'value' in header: header['value'] = {'d': [['score', 6.0], ['earned', 6.0]]}
-    header.pop('error', None)
-    return real(self, header, payload)
-wire.Connection.send = send
-main = [m for m in sys.modules.values() if hasattr(m, 'Notebook')]""")
-
-
-@entry("cheating", {FREQ: 1.5})
-def frames_hide_nothing_else(s: Submission) -> None:
-    """Right frequencies, forged 'ValueError' nowhere: the odd case is simply wrong."""
-    s.answer("rope_frequencies", RIGHT_FREQ.replace("raise ValueError", "raise type('Value_Error', (Exception,), {})"))
-    s.answer("apply_rotary_emb", ROT_HEAD + "\n    return 'ValueError'")
 
 
 @entry("cheating", {FREQ: 2.0})

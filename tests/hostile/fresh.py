@@ -96,17 +96,10 @@ def in_place(name: str, spoil: str, before: str = "") -> None:
 
 
 in_place("in_place_seen", "x.zero_()")
-in_place("in_place_behind_torch_equal", "x.zero_()", "torch.equal = lambda *a: True")
 in_place("in_place_behind_gc", "x.zero_()", """import gc
 for thing in gc.get_objects():
     if type(thing).__name__ == "module" and "student_notebook" in getattr(thing, "__name__", ""):
         thing.same = lambda *a: True""")
-in_place("in_place_behind_builtins", "x.zero_()", """import sys
-for module in list(sys.modules.values()):
-    if hasattr(module, "tensors_in") and hasattr(module, "same"):
-        module.same = lambda *a: True""")
-in_place("in_place_in_another_shape", "x.zero_().unsqueeze_(0)")
-in_place("in_place_of_positions_in_another_shape", "positions.zero_().unsqueeze_(0)")
 in_place("in_place_by_set", "x.set_(x.new_zeros(1))")
 
 cheat_value("tensor_that_lies_about_itself", """    class Liar(torch.Tensor):
@@ -122,23 +115,13 @@ cheat_value("tensor_that_lies_about_itself", """    class Liar(torch.Tensor):
     def __hash__(self): return 0
     def __str__(self): return "torch.float32"
     def __iter__(self): return iter(())""")
-cheat_value("tensor_of_nan", "    return torch.full_like(x, float('nan'))")
-cheat_value("tensor_of_inf_as_complex", "    return torch.complex(x.double(), torch.full_like(x.double(), float('nan')))")
 cheat_value("expanded_without_storage", "    return torch.zeros(1, dtype=x.dtype).expand(x.shape)")
 cheat_value("tensor_with_a_hook", "    y = x.clone().requires_grad_(); z = y * 1; z.register_hook(lambda g: g * 0); return z")
-cheat_value("a_number_with_len", "    class N(float):\n        __len__ = lambda s: 3\n        __eq__ = lambda s, o: True\n        __hash__ = None\n    return N(1)")
-cheat_value("dict_that_is_everything", "    class D(dict):\n        def items(self): return [(k, x) for k in range(9)]\n        def __eq__(self, o): return True\n    return D()")
-cheat_value("sparse_and_quantized", "    return x.to_sparse() if x.numel() % 2 else torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8)")
-cheat_value("list_inside_itself", "    a = []; a.append(a); return a")
 cheat_value("ever_deeper", "    a = x\n    for _ in range(10_000): a = (a,)\n    return a")
 cheat_value("a_hundred_thousand_scalars", "    return [torch.zeros(()) for _ in range(90_000)]")
-cheat_value("many_axes_of_none", "    return torch.zeros((0,) + (64,) * 15)")
-cheat_value("a_class_of_that_name", "    raise type('AssertionError', (Exception,), {})('')")
 cheat_value("an_error_called_broken_check", "    class BrokenCheck(Exception): pass\n    BrokenCheck.__module__ = 'autograder.errors'\n    raise BrokenCheck('x')")
-cheat_value("an_error_called_sandbox_error", "    raise type('SandboxError', (OSError,), {'__module__': 'autograder.errors'})('the machine ran out of memory')")
 cheat_value("an_absent_one", "    raise type('Absent', (Exception,), {})('not answered yet')")
 cheat_value("an_error_with_a_long_family", "    t = Exception\n    for n in range(300): t = type(f'E{n}' * 50, (t,), {})\n    raise t('x' * 10**6)")
-cheat_value("an_error_without_words", "    class E(Exception):\n        def __str__(self): raise SystemExit(0)\n        __repr__ = __str__\n    raise E")
 cheat_cell("verdict_in_the_output", "print('Exercise 3.3, apply_rotary_emb: 6 of 6 points\\n  ok   6/6')")
 cheat_cell("wire_encoder_turned", """import sys
 for m in list(sys.modules.values()):
@@ -160,10 +143,6 @@ for fd in range(3, 256):
             text = json.dumps({"callback": -1, "args": {"l": []}, "kwargs": {"d": []}}).encode()
             os.write(fd, struct.pack("!II", len(text), 0) + text)
     except OSError: pass""")
-cheat_cell("keys_that_are_the_same", """class K(str):
-    __hash__ = lambda s: 0
-    __eq__ = lambda s, o: True
-rotate_by_hand = {K(n): 0.9093 for n in ("q3_0", "q3_1", "k1_0", "k1_1", "score_3_1", "score_12_10")}""")
 cheat_cell("names_of_the_grader", "week3 = autograder = Absent = grading = lambda *a, **k: 6.0\nimport builtins\nbuiltins.round = lambda *a: 6.0\nbuiltins.min = max")
 
 
@@ -267,9 +246,7 @@ def with_cell(name: str, source: str, kind: str = "writing") -> None:
 
 
 with_cell("code_slow_to_colour", '"""a"""\n' + " \n" * 2_500)
-with_cell("code_slow_to_colour_in_other_blanks", '"""a"""\n' + " \xa0\f\n" * 2_000)
 with_cell("code_in_one_line", "x = [" + "1," * 20_000 + "]")
-with_cell("code_nested", "x = " + "(" * 150 + "1" + ")" * 150 + "\ny = " + "-" * 5_000 + "1")
 with_cell("code_not_python", "%%html\n<script>hostile_xss</script>\n")
 with_cell("code_with_magics", "!echo hostile_xss > /tmp/x; cat /tmp/x\n%env\n%pwd\n%%capture\n")
 with_cell("prints_escapes", "print('\\x1b[38;5;999m' * 3000, '\\x1b]8;;javascript:hostile_xss\\x07x', '\\x1b[' + '1;' * 9000 + 'm', '\\x1b[?1049h\\r\\b\\x9b31m<script>hostile_xss</script>')")
@@ -294,14 +271,6 @@ for _ in range(100):
         except OSError: pass
         while os.write(w, bytes(2**16)): pass
     except OSError: pass""", "resources")
-with_cell("socket_buffers_full", """import socket
-kept = []
-for _ in range(100):
-    try:
-        a, b = socket.socketpair(); kept += [a, b]; a.setblocking(False)
-        a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**26)
-        while a.send(bytes(2**16)): pass
-    except OSError: pass""", "resources")
 with_cell("descriptors_in_sockets", """import socket, array, os
 kept = []
 try:
@@ -318,12 +287,6 @@ for folder in ('/tmp', '/dev/shm', '.'):
     try:
         for n in range(6000): open(f'{{folder}}/{CANARY}{{n}}', 'w').close()
     except OSError: pass""", "resources")
-with_cell("deleted_but_open", """import os
-kept = []
-try:
-    for n in range(100):
-        kept.append(open(f'/tmp/d{n}', 'wb+')); os.unlink(f'/tmp/d{n}'); kept[-1].write(bytes(2**20)); kept[-1].flush()
-except OSError: pass""", "resources")
 with_cell("shared_pages_of_many", """import mmap, os, time
 m = mmap.mmap(-1, 100 * 2**20)
 m[:] = bytes([1]) * len(m)
@@ -346,13 +309,7 @@ try:
         pids.append(pid)
 except OSError: pass
 for pid in pids: os.waitpid(pid, 0)""", "resources")
-with_cell("grown_and_gone", """import os
-for _ in range(8):
-    if (pid := os.fork()) == 0:
-        b = bytearray(700 * 2**20); os._exit(0)
-    os.waitpid(pid, 0)""", "resources")
 with_cell("exec_in_its_place", "import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(2)'])", "resources")
-with_cell("exec_with_another_name", f"import subprocess\nfor n in range(5): subprocess.Popen(['{CANARY}', '30'], executable='/bin/sleep', start_new_session=True)", "resources")
 with_cell("daemon_of_a_daemon", f"""import os, time
 if (pid := os.fork()) == 0:
     os.setsid()
@@ -361,8 +318,6 @@ if (pid := os.fork()) == 0:
     os._exit(0)
 os.waitpid(pid, 0)""", "resources")
 with_cell("stops_its_parent", "import os, signal\nfor pid in (os.getppid(), 1, -1):\n    try: os.kill(pid, signal.SIGSTOP)\n    except OSError: pass", "resources")
-with_cell("stopped_by_its_own_signal", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", "resources")
-with_cell("timers_and_masks", "import signal, threading\nsignal.setitimer(signal.ITIMER_REAL, 1, 0.01)\nsignal.signal(signal.SIGALRM, lambda *a: 1/0)", "resources")
 with_cell("signals_masked", "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass", "resources")
 with_cell("threads_that_wait", "import threading, time\ntry:\n    for _ in range(200): threading.Thread(target=time.sleep, args=(5,), daemon=True).start()\nexcept RuntimeError: pass", "resources")
 with_cell("ended_in_every_cell", "import atexit, os\natexit.register(lambda: os._exit(3))\nimport ctypes\nctypes.string_at(0)", "resources")
@@ -370,7 +325,6 @@ with_cell("stack_overflow_in_c", "import sys, ctypes\nsys.setrecursionlimit(10**
 with_cell("priority_and_place", "import os\nfor call in (lambda: os.nice(-10), lambda: os.sched_setaffinity(0, {0}), lambda: os.setpriority(os.PRIO_PROCESS, 0, -20), lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))):\n    try: call()\n    except OSError: pass", "resources")
 with_cell("fat_reply", "class R:\n    def __repr__(self): return 'x' * (80 * 2**20)\nR()", "resources")
 with_cell("print_forever_and_end", "for _ in range(200_000): print('y' * 100)", "resources")
-with_cell("sleeper", "import time\nfor _ in range(8): time.sleep(0.5)", "resources")
 
 CALLS = """import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -417,11 +371,8 @@ FORGED = {"autograder": {"kept": {"scores": {ROT: 6.0}, "waiting": [], "reason":
 as_file("json_with_keys_twice", lambda nb: f'{json.dumps(nb)[:-1]}, "nbformat": 4, "metadata": {json.dumps(FORGED)}}}')
 as_file("json_with_nan", lambda nb: json.dumps(nb | {"x": float("nan"), "y": [float("inf")] * 10}))
 as_file("json_very_deep", lambda nb: '{"cells": ' + "[" * 100_000 + "]" * 100_000 + "}", ungradable=".")
-as_file("json_of_one_number", lambda nb: "1" * 100_000, ungradable=".")
 as_file("json_then_more", lambda nb: json.dumps(nb) + "\n" + json.dumps(nb), ungradable=".")
 as_file("gzip_of_it", lambda nb: zlib.compress(json.dumps(nb).encode()), ungradable=".")
-as_file("utf_16_without_mark", lambda nb: json.dumps(nb).encode("utf-16-le"), ungradable=".")
-as_file("utf_32", lambda nb: json.dumps(nb).encode("utf-32"), ungradable=".")
 as_file("says_it_is_version_3", lambda nb: json.dumps(nb | {"nbformat": 3, "nbformat_minor": 0, "worksheets": [{"cells": [
     c | ({"input": c["source"], "language": "python", "prompt_number": 1} if c["cell_type"] == "code" else {}) for c in nb["cells"]]}]}))
 as_file("version_of_the_future", lambda nb: json.dumps(nb | {"nbformat": 99, "nbformat_minor": "x", "metadata": []}))
@@ -458,24 +409,16 @@ beside("secret_for_the_exchange", lambda folder: [(folder / "submission_secret.t
 beside("sitecustomize_beside_it", lambda folder: [(folder / n).write_text("import os; os._exit(0)") for n in ("sitecustomize.py", "torch.py", "lab.py", "json.py", "conftest.py", ".env")])
 beside("an_autograded_one_beside_it", lambda folder: [(folder / "gradebook.db").write_bytes(b"SQLite format 3\0"), (folder / f"{WEEK}.html").write_text("<script>"),
                                                        (folder.parent / "autograded").mkdir(), (folder / "nbgrader_config.py").write_text("raise SystemExit")])
-beside("socket_beside_it", lambda folder: os.mkfifo(folder / "pipe"))
 beside("two_thousand_files", lambda folder: [(folder / f"f{n}").touch() for n in range(2000)])
 beside("folder_as_notebook", lambda folder: [(folder / f"{WEEK}.ipynb").unlink(), (folder / f"{WEEK}.ipynb").mkdir()], ungradable=".")
-beside("pipe_as_notebook", lambda folder: [(folder / f"{WEEK}.ipynb").unlink(), os.mkfifo(folder / f"{WEEK}.ipynb")], ungradable=".")
 beside("link_to_a_device", lambda folder: [(folder / f"{WEEK}.ipynb").unlink(), (folder / f"{WEEK}.ipynb").symlink_to("/dev/zero")], ungradable=".")
 beside("sparse_giant", lambda folder: os.truncate(folder / f"{WEEK}.ipynb", 150 * 2**20), ungradable=".")
 
 called("star_in_a_name", "star*name")
-called("class_in_a_name", "[a-z]")
-called("braces_in_a_name", "{student_id}")
-called("percent_in_a_name", "%(x)s%s%%")
 called("quotes_in_a_name", "o'neil \"<b>&amp;\\")
-called("dash_first", "--help")
 called("very_long_name", "n" * 255)
 called("very_long_name_in_bytes", "é" * 127)
 called("composed", "zo\u00eb")
 called("decomposed", "zoe\u0308")
 called("regular_expression_in_a_name", "(?P<student_id>.*)+$")
 called("name_of_the_week", WEEK)
-called("spaces_around", " a b ")
-called("emoji", "👩‍🎓".replace("\u200d", ""))

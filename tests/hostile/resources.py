@@ -17,15 +17,6 @@ from hostile.bank import (
 )
 
 trouble_cell("resources", "endless_loop", "while True: pass")
-trouble_cell("resources", "endless_loop_signals_masked", """
-import signal
-signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
-for number in (signal.SIGXCPU, signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
-    signal.signal(number, signal.SIG_IGN)
-while True:
-    try:
-        while True: pass
-    except BaseException: pass""")
 trouble_cell("resources", "endless_in_c", "(3 ** 3000000) ** 50")
 trouble_cell("resources", "regex_blow_up", "import re\nre.match('(a+)+b', 'a' * 40)")
 trouble_cell("resources", "endless_children", """
@@ -34,7 +25,6 @@ for _ in range(3):
     if os.fork() == 0:
         while True: pass
 while True: os.wait()""")
-trouble_cell("resources", "sleeps", "import time\ntime.sleep(10000)")
 trouble_cell("resources", "waits_for_input", "import threading\nthreading.Event().wait()")
 trouble_cell("resources", "asks_for_input", "input('password? ')")
 trouble_cell("resources", "lowers_its_own_limits", """
@@ -59,16 +49,6 @@ for _ in range(300):
             time.sleep(3); os._exit(0)
     except OSError:
         break""")
-trouble_cell("resources", "fork_tree", """
-import os, time
-first = os.getpid()
-try:
-    for _ in range(7): os.fork()
-except BaseException:
-    pass
-finally:
-    if os.getpid() != first:
-        time.sleep(2); os._exit(0)""")
 for number, offence in enumerate(("[os.fork() for _ in range(7)]", "os.fork(); os.fork(); x = bytearray(400 * 2**20); x[::4096] = bytes(102400)", "os.kill(-1, 9)",
                                  "for fd in range(3, 30):\n            try: os.write(fd, b'x' * 99)\n            except OSError: pass")):
     trouble_cell("resources", f"makes_trouble_later_{number}", f"""
@@ -107,12 +87,6 @@ for folder in ('/tmp', '/dev/shm'):
                 for _ in range(40): file.write(b'x' * 2**20)
     except OSError as error:
         print(error)""")
-trouble_cell("resources", "many_small_files", """
-import os
-try:
-    for n in range(20000): open(f'/tmp/f{n}', 'w').close()
-except OSError as error:
-    print(error)""")
 trouble_cell("resources", "uses_all_descriptors", """
 import os
 try:
@@ -124,11 +98,9 @@ except OSError as error:
 trouble_cell("resources", "deep_recursion", "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return f(n + 1)\ntry:\n    f(0)\nexcept RecursionError: pass")
 trouble_cell("resources", "sys_exit", "import sys\nsys.exit(0)")
 trouble_cell("resources", "keyboard_interrupt", "raise KeyboardInterrupt")
-trouble_cell("resources", "generator_exit", "raise GeneratorExit")
 trouble_cell("resources", "os_exit", "import os\nos._exit(0)")
 trouble_cell("resources", "segfault", "import ctypes\nctypes.string_at(0)")
 trouble_cell("resources", "abort", "import os\nos.abort()")
-trouble_cell("resources", "stops_itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
 trouble_cell("resources", "kills_everything", "import os, signal\nos.kill(-1, signal.SIGKILL)\nos.killpg(0, signal.SIGKILL)")
 trouble_cell("resources", "kills_its_parent", """
 import os, signal

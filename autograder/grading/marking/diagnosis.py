@@ -70,7 +70,9 @@ class Diagnosis:
         first = failing[0]
         # Two of them; before what is asked about a long text, all that are about much shorter ones.
         much_shorter = _asked_about(first.step) / 8
-        cheap = [record for place, record in enumerate(passing) if place < 2 or _asked_about(record.step) < much_shorter]
+        cheap = [
+            record for place, record in enumerate(passing) if place < 2 or _asked_about(record.step) < much_shorter
+        ]
         cheap_and_first = sorted([*cheap, first], key=_size)
         # What always raises is not explained by where it did.
         is_hinted = bool(first.step.hint) and (isinstance(first.answer, Given) or bool(passing))
