@@ -613,6 +613,29 @@ def test_a_mistake_that_contradicts_right_answers_comes_after_the_hint(monkeypat
     assert diagnose(student, [TRIPLES], monkeypatch=monkeypatch) == ["It triples."]
 
 
+def test_a_long_text_is_put_only_to_mistakes_that_fit_all_short_ones(monkeypatch):
+    """A layer that stops in half precision does so on a long text, and pairs of mistakes are hundreds."""
+    asked = []
+
+    def adds_at_four(x):
+        asked.append(len(x))
+        return 2 * x + (len(x) == 4)
+
+    def body(check):
+        with check.criterion("all", 1, golden=True):
+            for length in (2, 3, 4):
+                check.agrees(calling(torch.ones(length)), f"{length}", EXACT)
+            check.agrees(calling(torch.ones(500)), "a long one", EXACT)
+
+    def stops(x):
+        return 2 * x if len(x) < 500 else 1 / 0
+
+    known = [Mistake(adds_at_four, ("It adds at four.",)), Mistake(adds_at_four, ("It adds.", "It also adds."))]
+    monkeypatch.setattr(framework, "known_mistakes", lambda *names: iter(known))
+    run(body, stops)
+    assert asked.count(4) >= 2 and 500 not in asked
+
+
 def test_what_is_not_known_is_not_named(monkeypatch):
     assert diagnose(lambda x: 5 * x, [TRIPLES, CLAMPS, BOTH], monkeypatch=monkeypatch) == []
 
