@@ -58,16 +58,10 @@ COMPARED = {"ours", "stock", "differences", "load"}
 COMPLETE = COMPARED | {"one", "larger", "open", "workers_2", "workers_4", "start_up", "stages", "stages_open", "floor"}
 
 
-def week(
-    assignment: str,
-    count: int,
-    fresh: bool = False,
-    runs: Path = RUNS,
-    stock_command: Callable[[str], list[str]] = lambda assignment: ["nbgrader", "autograde", assignment],
-) -> dict:
+def week(assignment: str, count: int, fresh: bool = False) -> dict:
     """Measure one week, or what is missing of it; returns everything measured."""
-    runs.mkdir(parents=True, exist_ok=True)
-    path = runs / f"{assignment}-{count}.json"
+    RUNS.mkdir(parents=True, exist_ok=True)
+    path = RUNS / f"{assignment}-{count}.json"
     kept = {} if fresh or not path.is_file() else json.loads(path.read_text())
 
     def keep(name: str, make: Callable[[], object]) -> None:
@@ -89,7 +83,7 @@ def week(
         keep("ours", lambda: _ours(root, [assignment]) | {"scores": gradebook_scores(root, assignment)})
         if count <= USUAL:
             _measure_stages(keep, assignment, count, root)
-        keep("stock", lambda: _stock(root, stock, assignment, stock_command(assignment), path))
+        keep("stock", lambda: _stock(root, stock, assignment, ["nbgrader", "autograde", assignment], path))
     kept["differences"] = differences(students, kept["ours"]["scores"], kept["stock"]["scores"])
     path.write_text(json.dumps(kept, indent=1))
     return kept

@@ -1,6 +1,7 @@
 """What the hostile class, which answers week 3, has no exercise for: functions, models and lists that a check lends, modules
-and caches that are not what they say, answers that die under others which call them. Answers are named by their cells;
-whatever is not named is left unanswered and due 0.
+and caches that are not what they say. (For answers that hang or die under others see `course/test_what_hangs.py`.)
+
+Answers are named by their cells; whatever is not named is left unanswered and due 0.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from autograder.manifest import MANIFEST
 from autograder.misconceptions.bank import bank
 from hostile.bank import solved
 
-WEEK1, _, _, WEEK4, WEEK5, WEEK6, WEEK7, WEEK8 = MANIFEST
+WEEK1, _, _, _, WEEK5, WEEK6, WEEK7, WEEK8 = MANIFEST
 
 
 @dataclass(frozen=True)
@@ -222,10 +223,6 @@ other(WEEK7, "always_refuses", {"padded_causal_tests": 3.0}, padded_causal=KEEP,
       shift_cached_keys="def shift_cached_keys(k, offset, base=10000.0):\n    raise ValueError('head_dim must be even')",
       CachedAttention="class CachedAttention(nn.Module):\n    def __init__(self, *a, **k):\n        raise ValueError",
       CrossAttention="def CrossAttention(*a, **k):\n    raise ValueError")
-# Kills its process in whatever builds on it; what follows is right.
-beside_right(WEEK7, "dies_when_built_upon", {"grouped_query_attention_tests": 0.0, "shift_cached_keys_tests": 0.0}, padded_causal=KEEP,
-      grouped_query_attention="import os\ndef grouped_query_attention(q, k, v, mask=None):\n    os.kill(os.getpid(), 9)",
-      shift_cached_keys="import ctypes\ndef shift_cached_keys(k, offset, base=10000.0):\n    return ctypes.string_at(0)")
 # A cache of views of the input, as long as is asked, without a byte of its own.
 other(WEEK7, "cache_that_is_the_input", {},
       CachedAttention="""class CachedAttention(nn.Module):
@@ -266,16 +263,3 @@ for name, due, body in (
         return out, box"""),
 ):
     other(WEEK7, name, {"CachedAttention_tests": due}, CachedAttention=HONEST + body)
-
-# What hangs, waits or dies, with right answers behind it that call it.
-HANGS, WAITS = "def {}(*a, **k):\n    while True: pass", "import threading\ndef {}(*a, **k):\n    threading.Event().wait()"
-ABORTS, ENDS = "import os\ndef {}(*a, **k):\n    os.abort()", "import os\ndef {}(*a, **k):\n    os.kill(os.getpid(), 9)"
-beside_right(WEEK4, "slopes_that_hang", {"alibi_slopes_tests": 0.0}, alibi_slopes=HANGS.format("alibi_slopes"))
-beside_right(WEEK4, "bias_that_waits", {"alibi_bias_tests": 0.0}, alibi_bias=WAITS.format("alibi_bias"))
-beside_right(WEEK5, "base_that_aborts", {"ntk_base_tests": 0.0}, ntk_base=ABORTS.format("ntk_base"),
-      dynamic_ntk_base="""def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
-    return float(base) if seq_len <= original_len else ntk_base(base, scale * seq_len / original_len - (scale - 1), head_dim)""")
-beside_right(WEEK6, "offsets_that_wait", {"relative_positions_tests": 0.0}, relative_positions=WAITS.format("relative_positions"))
-beside_right(WEEK6, "everything_that_is_called_ends", {"relative_positions_tests": 0.0, "rel_shift_tests": 0.0, "t5_bucket_tests": 0.0},
-      relative_positions=ABORTS.format("relative_positions"), rel_shift=HANGS.format("rel_shift"), t5_bucket=ENDS.format("t5_bucket"))
-beside_right(WEEK7, "queries_that_hang", {"grouped_query_attention_tests": 0.0}, grouped_query_attention=HANGS.format("grouped_query_attention"))
