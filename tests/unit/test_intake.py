@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import nbformat
 import pytest
 from helpers import COURSE
 
@@ -69,6 +70,19 @@ def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> Non
     rebuilt = intake.rebuild(write(notebook, assignment, tmp_path), COURSE, assignment).notebook
     sources = [cell.source for cell in rebuilt.cells]
     assert sources[sources.index(answer) + 1] == "x = 1"
+
+
+@pytest.mark.parametrize("assignment", MANIFEST)
+def test_what_is_made_is_a_notebook(assignment: str, tmp_path: Path) -> None:
+    """It is put together without nbformat's checks."""
+    submitted = without_ids(assignment, new=True)
+    submitted["cells"] += [
+        {"cell_type": kind, "id": f"own-{kind}", "metadata": {}, "source": "x = 1"}
+        for kind in ("code", "markdown", "raw")
+    ]
+    rebuilt = intake.rebuild(write(submitted, assignment, tmp_path), COURSE, assignment).notebook
+    for notebook in (rebuilt, intake.unreadable(COURSE, assignment, "It is empty.")):
+        nbformat.validate(nbformat.from_dict(json.loads(nbformat.writes(notebook))))
 
 
 def instructor_source(template: tuple, name: str) -> str:

@@ -69,7 +69,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         ):  # else the student has removed it, or it is among the extras
             cells.append(_rebuilt(cell, answer) if cell.role in TAKES_ANSWER else _instructors(cell))
         cells += [_extra(own, next(numbers)) for own in found.extras.get(cell.id, [])]
-    notebook = nbformat.v4.new_notebook(cells=cells)
+    notebook = _notebook(cells)
     notes += placed(notebook.cells, submitted.pictures)
     notebook.metadata = NotebookNode(
         kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3"),
@@ -88,8 +88,7 @@ def unreadable(root: Path, assignment: str, reason: str) -> NotebookNode:
     """What stands in for a submission that cannot be graded: the reason, and the instructor's cells without answers."""
     cells = [_rebuilt(cell, None) for cell in instructor_cells(root, assignment)]
     banner = _markdown_cell(f"**This submission could not be graded.** {reason}", id="ungradable")
-    notebook: NotebookNode = nbformat.v4.new_notebook(cells=[banner, *cells])
-    return notebook
+    return _notebook([banner, *cells])
 
 
 def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str], warnings: list[str]) -> Path:
@@ -204,9 +203,13 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
     return _markdown_cell(source, id=cell.id, metadata=metadata)
 
 
+def _notebook(cells: list[NotebookNode]) -> NotebookNode:
+    """As nbformat makes it, and so the cells below, without its checks, which take longer than all else in here; the notebook
+    is checked when it is written."""
+    return NotebookNode(nbformat=4, nbformat_minor=5, metadata=NotebookNode(), cells=cells)
+
+
 def _code_cell(source: str, **fields: object) -> NotebookNode:
-    """As nbformat makes it, without its check of every single cell, which takes longer than all else in here; the
-    notebook is checked as a whole when it is written."""
     return NotebookNode(
         {"cell_type": "code", "execution_count": None, "metadata": NotebookNode(), "outputs": []} | fields,
         source=source,
@@ -226,7 +229,7 @@ def _extra(cell: NotebookNode, number: int) -> NotebookNode:
 
 def _without_markup(text: str) -> str:
     """Student's Markdown without HTML, entities and script links: a zero-width space breaks them, and looks the same."""
-    text = "".join(c for c in text if c in "\n\t" or _is_kept(c))
+    text = re.sub(r"[^\n\t -~]", lambda found: found[0] if _is_kept(found[0]) else "", text)
     text = re.sub(r"<(?=[A-Za-z/!?])", "<\u200b", text)
     text = re.sub(r"&(?=#|[A-Za-z0-9]+;)", "&\u200b", text)
     return re.sub(r"(?i)\b(\w)(\w*script|ata|ile|lob)(?=\\?:)", "\\1\u200b\\2", text)
