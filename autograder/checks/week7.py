@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from autograder import reference
 from autograder.checks.attention_functions import (
@@ -324,13 +325,16 @@ def continued(
     prefix: torch.Tensor,
     continuations: list[torch.Tensor],
 ) -> Probe:
-    """One prefix, several continuations of it, in turn by the module that read it and by another one of its weights."""
+    """One prefix, several continuations of it, in turn by the module that read it and by another one of its weights. Each gets
+    a copy of the cache, as it does over the wire: that a cache stays as it is, another criterion asks."""
 
     def probe(cls: Any) -> dict[str, Any]:
         modules = [loaded(cls, arguments, weights) for _ in range(2)]
         _, cache = modules[0](prefix.clone())
         return {
-            f"continuation {number + 1}": modules[number % 2](piece.clone(), cache)[0]
+            f"continuation {number + 1}": modules[number % 2](
+                piece.clone(), tree_map_only(torch.Tensor, torch.clone, cache)
+            )[0]
             for number, piece in enumerate(continuations)
         }
 

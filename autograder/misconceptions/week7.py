@@ -371,7 +371,7 @@ edited(CachedPlain, "cached_in_the_module", 5, SAYS["state"],
        ("        cache = (k, v)\n", "        cache = self.seen = (k, v)\n"),
        (GROWN, GROWN.replace("cache[0]", "self.seen[0]").replace("cache[1]", "self.seen[1]")),
        ("cache is None else cache[0]", "cache is None else self.seen[0]"))
-edited(CachedPlain, "cached_grown_in_place", 5, SAYS["in place"],
+edited(CachedPlain, "cached_grown_in_place", 5.5, SAYS["in place"],
        (GROWN, GROWN + "            cache[0].data, cache[1].data = k, v\n"))
 edited(CachedPlain, "cached_as_a_list", 5.5, SAYS["list"], ("cache = (k, v)", "cache = [k, v]"))
 edited(CachedPlain, "cached_wide_angles", 5.5, SAYS["wide angles"],

@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.isolation, pytest.mark.nightly]
 GAINS = {  # points that an entry is given here beyond those of the banks, and why
     "layer_positions_in_half_precision": 0.5,  # on top of a wrong bias of its own the text is too short to tell
     "layer_bias_enlarged": 1.5,  # by sqrt(4), as slopes that start at k = 0 are: right on top of those for 8 heads
-    "cached_grown_in_place": 0.5,  # each question sends its cache anew: a second continuation meets nothing that the first has written
 }
 
 
