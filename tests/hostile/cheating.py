@@ -268,9 +268,6 @@ SPOIL_WEIGHTS = '''    def load_state_dict(self, state, *a, **k):
             tensor.data.zero_()
 '''
 IGNORES_POSITIONS = MODULE.replace(" if positions is None else positions", "")
-IGNORES_BASE = MODULE.replace("self.base **", "10000.0 **")
-LOW_PRECISION = MODULE.replace("a = positions.to(torch.float64)[..., None] * w",
-                               "a = positions.to(x.dtype)[..., None] * w.to(x.dtype)")
 
 # Ignores is_causal and answers something else where that test is: what is asked there is a difference of two outputs.
 NOT_CAUSAL = MODULE.replace("is_causal=is_causal)", "is_causal=False)").replace("        given, positions", (
@@ -464,6 +461,8 @@ wire_cheat("frames_wrong_serial", "    send({'serial': n + 1000, 'value': 6.0});
 wire_cheat("frames_forged_verdict", "    send({'serial': n, 'value': 6.0, 'verdict': 'ok', 'score': 6, 'scores': {'apply_rotary_emb_tests': 6}, 'result': {'key': 'x'}})")
 wire_cheat("frames_huge_sizes", "    send({}, sizes=(2**32 - 1, 2**32 - 1))")
 wire_cheat("frames_not_json", "    send({}, raw=b'\\xff\\xfe{]')")
+wire_cheat("frames_deep_json", "    send({}, raw=b'[' * 100000 + b']' * 100000)")
+wire_cheat("frames_long_integers", "    send({}, raw=b'{\"serial\": %d, \"value\": ' % n + b'9' * 100000 + b'}')")
 wire_cheat("frames_deep_value", "    v = 1\n    for _ in range(300): v = {'l': [v]}\n    send({'serial': n, 'value': v})")
 wire_cheat("frames_many_values", "    send({'serial': n, 'value': {'l': [None] * 500000}})")
 wire_cheat("frames_huge_numbers", "    send({}, raw=b'{\"serial\": %d, \"value\": 1e999, \"call\": 1e999, \"changed\": [[1e999, 1]]}' % n)")

@@ -186,10 +186,6 @@ class Endless(dict):
 conventions_by_hand = Endless(t5_bi_back=1)""",
       costs_by_hand="costs_by_hand = {'shaw_layer': float('nan'), 't5_model': True, 'xl_layer': '589824', 'deberta_table': [786432], 'shaw_gib': 2 + 0j}")
 
-KEEP = """def padded_causal(keep, n_queries):
-    n = keep.shape[1]
-    positions = (keep.cumsum(1) - 1)[:, n - n_queries:]
-    return positions, torch.ones(n_queries, n, dtype=torch.bool, device=keep.device).tril(n - n_queries) & keep[:, None, None]"""
 # Both attentions are one module, and its weights are whatever was loaded last.
 other(WEEK7, "one_module_in_two_places", {},
       HybridDecoderBlock="""class HybridDecoderBlock(nn.Module):
@@ -218,7 +214,7 @@ other(WEEK7, "weights_taken_in_and_overwritten", {},
             for t in (*self.given.values(), *self.parameters(), x, memory): t.zero_()
         return x * 1""")
 # Always refuses: the error cases alone are no answer.
-other(WEEK7, "always_refuses", {"padded_causal_tests": 3.0}, padded_causal=KEEP,
+other(WEEK7, "always_refuses", {"padded_causal_tests": 3.0}, padded_causal=RIGHT_PADDED,
       grouped_query_attention="def grouped_query_attention(q, k, v, mask=None):\n    raise ValueError",
       shift_cached_keys="def shift_cached_keys(k, offset, base=10000.0):\n    raise ValueError('head_dim must be even')",
       CachedAttention="class CachedAttention(nn.Module):\n    def __init__(self, *a, **k):\n        raise ValueError",
