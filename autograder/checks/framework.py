@@ -242,8 +242,8 @@ class Check:
             if self._is_sure and not isinstance(step.expected, Raised):
                 raise BrokenCheck(f"the reference accepts {call}")
 
-    def unchanged(self, probe: Probe, call: str, *arguments: torch.Tensor | list[int]) -> None:
-        """Calling the student's object leaves ``arguments`` as they were."""
+    def unchanged(self, probe: Probe, call: str, *arguments: Any) -> None:
+        """Calling the student's object leaves ``arguments`` as they were: tensors, or lists and dicts of plain data."""
         self._add(Unchanged(probe, call, watched=arguments))
 
     def keeps(self, invoke: Callable[..., Any], call: str, *arguments: torch.Tensor) -> None:

@@ -7,6 +7,16 @@ from typing import Any
 # Gives the verdict on a student's answer to an `Exercise`. The only thing that a week's tests know of the grader.
 marker: ContextVar[Callable[[Any, Any], Any] | None] = ContextVar("marker", default=None)
 
-# Tensors and lists of which a test wants to see what the student's code does to them in place. All others stay as they
+# Tensors, lists and dicts of which a test wants to see what the student's code does to them in place. All others stay as they
 # are: a weight lent to a module and zeroed by it would make what comes after agree with zeros.
 watched: ContextVar[tuple[Any, ...]] = ContextVar("watched", default=())
+
+
+def fill(given: Any, content: Any) -> None:
+    """Make ``content`` what a list or a dict holds."""
+    if isinstance(given, dict):
+        content = dict(content)
+        given.clear()
+        given.update(content)
+    else:
+        given[:] = content

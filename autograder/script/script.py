@@ -250,7 +250,7 @@ class Unchanged(Step):
     """The call leaves the ``watched`` arguments as they were. Which of them it has changed, the replay sees."""
 
     def changed(self, argument: Any) -> Fault:
-        kind_of = "list" if isinstance(argument, list) else "tensor"
+        kind_of = "tensor" if isinstance(argument, torch.Tensor) else type(argument).__name__
         text = f"{self.call} changes its argument in place; work on a new {kind_of}."
         return Fault(text, (text,))
 

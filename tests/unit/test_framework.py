@@ -1,5 +1,6 @@
 """The framework of the hidden tests: messages, gating, diagnosis, and that trouble of ours is never a student's."""
 
+import copy
 import math
 import re
 import subprocess
@@ -387,6 +388,28 @@ def test_a_list_that_is_sorted_in_place_is_told_and_put_back():
 
     verdict = run(of_a_list, sorts, lambda x, lengths=(): 2 * x)
     assert verdict.score == 0.5 and "work on a new list" in verdict.named[0] and LENGTHS == [3, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "spoil", "kind"),
+    [
+        ([[1], [2, 3]], lambda lists: lists[0].insert(0, 0), "list"),
+        ({"a": 1, "b": None}, lambda fields: fields.pop("b"), "dict"),
+    ],
+)
+def test_what_is_done_within_a_list_or_to_a_dict_is_told_and_put_back(given, spoil, kind):
+    def body(check):
+        golden(check)
+        with check.criterion("leaves its argument alone", 0.5):
+            check.unchanged(lambda f: f(torch.ones(1), given), "double(x, given)", given)
+
+    def spoils(x, given=None):
+        spoil(given) if given else None
+        return 2 * x
+
+    as_it_was = copy.deepcopy(given)
+    verdict = run(body, spoils, lambda x, given=None: 2 * x)
+    assert verdict.score == 0.5 and f"work on a new {kind}" in verdict.named[0] and given == as_it_was
 
 
 def test_a_list_with_anything_put_into_it_is_a_changed_list():

@@ -1,6 +1,7 @@
 """The boundary itself: what student code sees, what comes back, and what happens when it hangs or dies."""
 
 import contextlib
+import copy
 import dataclasses
 import sys
 import time
@@ -442,15 +443,25 @@ def test_a_module_that_cannot_be_called_is_no_module(session: Session) -> None:
         session.lookup(["Odd"])["Odd"].with_weights((), {}, {}, ())
 
 
-def test_a_watched_list_is_changed_here_as_it_was_there(session: Session) -> None:
-    session.execute("a", "def spoil(n, values):\n    values.sort()\n    return len(values)")
-    spoil, watched_one, other = session.lookup(["spoil"])["spoil"], [3, 1, 2], [3, 1, 2]
-    token = watched.set((watched_one,))
+@pytest.mark.parametrize(
+    ("body", "given", "now"),
+    [
+        ("values.sort()", [3, 1, 2], [1, 2, 3]),
+        ("values[1].insert(0, 0)", [[5], [7, 8]], [[5], [0, 7, 8]]),
+        ("del values['b']", {"a": 1, "b": None}, {"a": 1}),
+    ],
+)
+def test_a_watched_list_or_dict_is_changed_here_as_it_was_there(
+    session: Session, body: str, given: Any, now: Any
+) -> None:
+    session.execute("a", f"def spoil(n, values):\n    {body}\n    return n")
+    spoil, other, as_it_was = session.lookup(["spoil"])["spoil"], copy.deepcopy(given), copy.deepcopy(given)
+    token = watched.set((given,))
     try:
-        assert spoil(1, watched_one) == spoil(1, other) == 3
+        assert spoil(1, given) == spoil(1, other) == 1
     finally:
         watched.reset(token)
-    assert watched_one == [1, 2, 3] and other == [3, 1, 2]
+    assert given == now and other == as_it_was
 
 
 @pytest.mark.parametrize(
@@ -469,7 +480,7 @@ def test_what_a_student_s_process_says_of_a_list_is_only_data(session: Session, 
         "def f(n, values):\n"
         "    book = next(o for o in __import__('gc').get_objects() if type(o).__name__ == 'Notebook')\n"
         "    old = book.connection.send\n"
-        f"    book.connection.send = lambda header, payload=b'': old(header | {{'lists': {reply}}}, payload)\n"
+        f"    book.connection.send = lambda header, payload=b'': old(header | {{'plain': {reply}}}, payload)\n"
         "    return n\n",
     )
     values = [3, 1, 2]

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from autograder.script.answer import Answer, Given, Raised, answer_of
-from autograder.script.context import watched
+from autograder.script.context import fill, watched
 from autograder.script.question import Local, Question, Subject, plain
 from autograder.script.script import (
     UNANSWERED,
@@ -181,7 +182,7 @@ def asked(step: Step, subject: Subject) -> tuple[Answer, list[Any]]:
 def _watching(arguments: tuple[Any, ...]) -> Iterator[list[Any]]:
     """Notes in the list which of the arguments were changed, and puts them back as they were."""
     changed: list[Any] = []
-    before = [list(given) if isinstance(given, list) else given.detach().clone() for given in arguments]
+    before = [given.detach().clone() if isinstance(given, torch.Tensor) else deepcopy(given) for given in arguments]
     token = watched.set(arguments)
     try:
         yield changed
@@ -190,17 +191,20 @@ def _watching(arguments: tuple[Any, ...]) -> Iterator[list[Any]]:
         for given, old in zip(arguments, before, strict=True):
             if not _is_as_before(given, old):
                 changed.append(given)
-            _restore(given, old)
+            if isinstance(given, torch.Tensor):
+                given.data = old
+            else:
+                fill(given, old)
 
 
-def _is_as_before(given: torch.Tensor | list[int], old: torch.Tensor | list[int]) -> bool:
-    if isinstance(given, torch.Tensor) and isinstance(old, torch.Tensor):
+def _is_as_before(given: Any, old: Any) -> bool:
+    """Asks nothing of an object that was put into an argument: its own answer is worth nothing."""
+    if type(given) is not type(old):
+        return False
+    if isinstance(old, torch.Tensor):
         return torch.equal(given.detach(), old)
-    return len(given) == len(old) and all(type(a) is int and a == b for a, b in zip(given, old, strict=True))
-
-
-def _restore(given: torch.Tensor | list[int], old: torch.Tensor | list[int]) -> None:
-    if isinstance(given, torch.Tensor) and isinstance(old, torch.Tensor):
-        given.data = old
-    elif isinstance(given, list):
-        given[:] = old
+    if isinstance(old, dict):
+        return given.keys() == old.keys() and all(_is_as_before(given[key], old[key]) for key in old)
+    if isinstance(old, (list, tuple)):
+        return len(given) == len(old) and all(map(_is_as_before, given, old))
+    return bool(given == old)

@@ -21,6 +21,7 @@ from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.watch import Watch
 from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError, as_json
+from autograder.script.context import fill
 from autograder.script.question import Plan, Question
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
@@ -130,7 +131,7 @@ class Session:
 
     def call(self, target: RemoteObject, question: Question, watched: Sequence[Any] = ()) -> Returned:
         """``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
-        GPU, the student's process reports, and watched lists, which are changed here as they were there. A question that
+        GPU, the student's process reports, and watched lists and dicts, which are changed here as they were there. A question that
         was sent ahead is not sent again."""
         loan = Loan(watched)
 
@@ -165,10 +166,10 @@ class Session:
             value = decoder.decode(header.get("value"))
             changed = [(whole_number(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
             changed += loan.changed(tensors_in((question.args, question.kwargs))) if watched else []
-            lists = [given for given in question.args if type(given) is list] if watched else []
-            for given, now in zip(lists, header.get("lists") or [], strict=False):
+            plain = [given for given in question.args if type(given) in (list, dict)] if watched else []
+            for given, now in zip(plain, header.get("plain") or [], strict=False):
                 if any(given is one for one in watched):
-                    given[:] = decoder.decode(now)
+                    fill(given, decoder.decode(now))
             return Returned(value, changed, whole_number(header.get("call", 0)), decoder.decode(header.get("slope")))
         except (WireError, TypeError, ValueError) as malformed:
             raise garbage(malformed) from malformed

@@ -164,7 +164,7 @@ class Notebook:
             self.made[header["serial"]] = value
         reply: dict[str, Any] = {"call": number, "changed": changed, "value": encoder.encode(value)}
         if header.get("watched"):
-            reply["lists"] = [encoder.encode(given) for given in args if type(given) is list]
+            reply["plain"] = [encoder.encode(given) for given in args if type(given) in (list, dict)]
         reply["slope"] = encoder.encode(sloped)
         return reply
 
