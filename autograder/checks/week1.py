@@ -80,23 +80,15 @@ def drawn(
     return q, k, v, f"{word}q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
 
 
-def sloping(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, at: int) -> Probe:
-    """The gradient of the output with respect to q, k or v."""
-    return differentiating(q, k, v, *([] if mask is None else [mask]), at=at, place=0)
-
-
-def weights_slope(*arguments: torch.Tensor, at: int) -> Probe:
-    return differentiating(*arguments, at=at, place=1)
-
-
-def finite_slope(*arguments: Any) -> Probe:
-    slope = sloping(*arguments)
+def finite_slope(*given: torch.Tensor) -> Probe:
+    """Whether the gradient of the output for k is finite: one that is not spoils it by way of the scores."""
+    slope = differentiating(*given, at=1, place=0)
     return lambda f: bool(slope(f).isfinite().all())
 
 
-def usable_slope(*arguments: Any) -> Probe:
+def usable_slope(given: list[torch.Tensor], at: int) -> Probe:
     """Whether the gradient is finite and not all zero; of its rounding this says nothing."""
-    slope = sloping(*arguments)
+    slope = differentiating(*given, at=at, place=0)
 
     def probe(f: Any) -> bool:
         found = slope(f)
@@ -110,17 +102,9 @@ def scaled_dot_product_attention(check: Check) -> None:
     name = "scaled_dot_product_attention"
     # Another scale or none, a softmax over another axis or none, keys or turned weights in the output, results exchanged.
     with check.criterion("output and weights without a mask", 1.25, golden=True):
-        for sizes in (
-            (4, 4, 4, 4, 4, 4),
-            (3, 2, 4, 7, 16, 5),
-            (2, 3, 5, 5, 8, 6),
-            (2, 1, 6, 3, 4, 2),
-            (1, 2, 1, 9, 5, 3),
-        ):
+        for sizes in ((4, 4, 4, 4, 4, 4), (3, 2, 4, 7, 16, 5), (2, 3, 5, 5, 8, 6), (1, 2, 1, 9, 5, 3)):
             q, k, v, words = drawn(check, *sizes)
             check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
-        q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=torch.float64)
-        check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
     # A mask ignored, inverted, turned, added as a number or used after the softmax; the first sequence's used for all.
     with check.criterion("masks of every shape that broadcasts", 1, golden=True):
         broadcast_masks(check, name)
@@ -134,9 +118,9 @@ def scaled_dot_product_attention(check: Check) -> None:
     # Results in float32 whatever q is, gradients cut off, an argument written to, `view` of a projection.
     with check.criterion("keeps the dtype, passes gradients, leaves its arguments alone", 0.125):
         call, *given = kept_dtypes(check, name)
-        square, mask, shown = arguments_left_alone(check, name)
+        masked, shown = arguments_left_alone(check, name)
         gradients(check, call, given)
-        gradients_with_an_empty_row(check, square, mask, shown)
+        gradients_with_an_empty_row(check, masked, shown)
 
     # A mask, or what hides a score, made on the CPU.
     with check.follows_device(0.125):
@@ -150,15 +134,12 @@ def broadcast_masks(check: Check, name: str) -> None:
     everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
     check.agrees(calling(q, k, v, everything), f"{name}({words}, mask (4, 4), all True)", CLOSE)
     check.agrees(calling(q, k, v, mixed_mask(check, 4, 4)), f"{name}({words}, mask (4, 4))", CLOSE, ANOTHER_MASK)
-    shapes: tuple[tuple[int, ...], ...] = ((4, 1, 1, 4), (4, 4, 4, 4))
-    for shape in shapes:
-        mask = mixed_mask(check, *shape)
-        check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
+    of_keys = mixed_mask(check, 4, 1, 1, 4)
+    check.agrees(calling(q, k, v, of_keys), f"{name}({words}, mask (4, 1, 1, 4))", CLOSE, BROADCAST)
     q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
-    shapes = ((5, 7), (7,), (2, 1, 1, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7))
+    shapes: tuple[tuple[int, ...], ...] = ((7,), (5, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7))
     for shape in shapes:
         mask = mixed_mask(check, *shape)
-        check.agrees(calling(q, k, v, mask), f"{name}({words}, mask {shape})", CLOSE, BROADCAST)
         check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)
     q, k, v, words = drawn(check, 1, 2, 300, 300, 4, 3)
     check.agrees(calling(q, k, v, mixed_mask(check, 1, 300)), f"{name}({words}, mask (1, 300))", CLOSE, LONG_TEXT)
@@ -173,12 +154,8 @@ def empty_rows(check: Check, name: str) -> None:
     check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7) with row 2 all False)", CLOSE, EMPTY_ROW)
     below = f"{name}({words}, the rows of that mask moved down by one)"
     check.agrees(calling(q, k, v, mask.roll(1, 0)), below, CLOSE, OTHER_EMPTY_ROW)
-    for at, letter in enumerate("qkv"):
-        check.agrees(
-            finite_slope(q, k, v, mask, at),
-            f"whether the gradient for {letter} is finite, where row 2 of the mask is all False",
-            hint=EMPTY_ROW,
-        )
+    slope = "whether the gradient for k is finite, where row 2 of the mask is all False"
+    check.agrees(finite_slope(q, k, v, mask), slope, hint=EMPTY_ROW)
     padding = torch.ones(2, 1, 1, 7, dtype=torch.bool, device=check.device)
     padding[1] = False
     shown = f"{name}({words}, mask (2, 1, 1, 7), sequence 1 all False)"
@@ -187,9 +164,8 @@ def empty_rows(check: Check, name: str) -> None:
     one_head[:, 1, 3] = False
     shown = f"{name}({words}, mask (2, 3, 5, 7) with row 3 all False in head 1 alone)"
     check.agrees(calling(q, k, v, one_head), shown, CLOSE, EMPTY_ROW)
-    for shape in ((5, 7), (7,)):
-        nothing = torch.zeros(shape, dtype=torch.bool, device=check.device)
-        check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask {shape} all False)", CLOSE, EMPTY_ROW)
+    nothing = torch.zeros(7, dtype=torch.bool, device=check.device)
+    check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask (7,) all False)", CLOSE, EMPTY_ROW)
     column = torch.tensor([True, False, True, True, False], device=check.device)[:, None]
     check.agrees(calling(q, k, v, column), f"{name}({words}, mask (5, 1))", CLOSE, BROADCAST)
 
@@ -203,15 +179,10 @@ def large_scores(check: Check, name: str) -> None:
     q = q.sign() + (q == 0)
     k = torch.cat((80 * q, k[:, :, 1:]), dim=2)
     mask = torch.tensor([False, True, True, False, True], device=check.device)
-    check.agrees(
-        calling(q, k, v, mask), f"{name}({words}), the hidden key 0 has a score above 200", CLOSE, LARGE_SCORES
-    )
-    for at, letter in enumerate("qk"):
-        check.agrees(
-            finite_slope(q, k, v, mask, at),
-            f"whether the gradient for {letter} is finite, where the hidden key 0 has a score above 200",
-            hint=LARGE_SLOPE,
-        )
+    above = "the hidden key 0 has a score above 200"
+    check.agrees(calling(q, k, v, mask), f"{name}({words}), {above}", CLOSE, LARGE_SCORES)
+    slope = f"whether the gradient for k is finite, where {above}"
+    check.agrees(finite_slope(q, k, v, mask), slope, hint=LARGE_SLOPE)
     # A number in place of -inf hides nothing where the one key that counts has a lower score: here below -1e11.
     q, k = torch.full_like(q, 2e5), -2e5 * (1 + k.abs())
     alone = torch.tensor([False, False, True, False, False], device=check.device)
@@ -225,41 +196,39 @@ def half_precision(check: Check, name: str) -> None:
     for dtype, tolerance in ROUNDED.items():
         q, k, v, words = drawn(check, 2, 3, 5, 7, 8, 6, dtype=dtype)
         mask = mixed_mask(check, 5, 7)
-        check.agrees(calling(q, k, v), f"{name}({words})", tolerance, HALF)
         check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7))", tolerance, HALF)
-        # A low number in place of -inf, added to a low score, overflows float16.
-        q, k, mask = torch.full_like(q, 4), torch.full_like(k, -4), mask.clone()
-        mask[1] = False
-        low = f"{name}({words}, scores of -45, mask (5, 7) with row 1 all False)"
-        with check.holds(calling(q.float(), k.float(), v.float(), mask), f"{low} in float32", CLOSE):
-            check.agrees(calling(q, k, v, mask), low, tolerance, EMPTY_ROW)
+    # A low number in place of -inf, added to a low score, overflows float16.
+    q, k, mask = torch.full_like(q, 4), torch.full_like(k, -4), mask.clone()
+    mask[1] = False
+    low = f"{name}({words}, scores of -45, mask (5, 7) with row 1 all False)"
+    with check.holds(calling(q.float(), k.float(), v.float(), mask), f"{low} in float32", CLOSE):
+        check.agrees(calling(q, k, v, mask), low, tolerance, EMPTY_ROW)
     # q.k overflows float16, q.k / sqrt(head_dim) does not. The scores lie thousands apart, so rounding changes nothing.
-    for head_dim, size in ((16, 100.0), (64, 64.0)):
-        q = torch.full((1, 2, 3, head_dim), size, dtype=torch.float16, device=check.device)
-        steps = torch.tensor([0.6, 1.0, -0.8, 0.2], dtype=torch.float64, device=check.device) * size
-        k = steps[:, None].expand(1, 2, 4, head_dim).to(torch.float16)
-        v = check.randn(1, 2, 4, 5, dtype=torch.float16)
-        words = f"float16 q all {size:g} {tuple(q.shape)}, k up to {size:g}, v {tuple(v.shape)}"
-        check.agrees(calling(q, k, v), f"{name}({words})", ROUNDED[torch.float16], HALF)
-        # All visible scores are far below zero: below -1e4, a stand-in for -inf that float16 can hold.
-        mask = torch.tensor([True, False, False, True], device=check.device)
-        # The hidden ones are as far above it, where such a number does not hide either if it is added.
-        k = (k.abs() + size / 2) * torch.where(mask, -1, 1).unsqueeze(-1).to(torch.float16)
-        call = f"{name}({words}, visible scores far below 0, hidden ones far above, mask (4,))"
-        check.agrees(calling(q, k, v, mask), call, ROUNDED[torch.float16], HALF)
+    q = torch.full((1, 2, 3, 16), 100, dtype=torch.float16, device=check.device)
+    steps = torch.tensor([60, 100, -80, 20], dtype=torch.float16, device=check.device)
+    k, v = steps[:, None].expand(1, 2, 4, 16), check.randn(1, 2, 4, 5, dtype=torch.float16)
+    words = f"float16 q all 100 {tuple(q.shape)}, k up to 100, v {tuple(v.shape)}"
+    check.agrees(calling(q, k, v), f"{name}({words})", tolerance, HALF)
+    # All visible scores are far below zero: below -1e4, a stand-in for -inf that float16 can hold.
+    mask = torch.tensor([True, False, False, True], device=check.device)
+    # The hidden ones are as far above it, where such a number does not hide either if it is added.
+    k = (k.abs() + 50) * torch.where(mask, -1, 1).unsqueeze(-1).to(torch.float16)
+    call = f"{name}({words}, visible scores far below 0, hidden ones far above, mask (4,))"
+    check.agrees(calling(q, k, v, mask), call, tolerance, HALF)
 
 
 def kept_dtypes(check: Check, name: str) -> tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gives back the call in float32, and its q, k and v."""
     mask = mixed_mask(check, 3, 4)
     mask[1] = False
-    for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
+    for dtype in (torch.bfloat16, torch.float64):
         q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=dtype)
         for place, part in enumerate(("out", "weights")):
             check.has_dtype(returned(place, q, k, v), dtype, f"{part} of {name}({words})")
             masked = f"{part} of {name}({words}, mask (3, 4) with row 1 all False)"
             with check.answers(returned(place, q, k, v, mask), masked):
                 check.has_dtype(returned(place, q, k, v, mask), dtype, masked)
+    q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5)
     call = f"{name}({words})"
     check.agrees(calling(q, k, v), call, CLOSE)
     return call, q, k, v
@@ -270,8 +239,8 @@ def returned(place: int, *arguments: torch.Tensor) -> Probe:
     return lambda f: call(f)[place]
 
 
-def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], torch.Tensor, str]:
-    """Gives back q, k and v, a mask with an empty row, and words for their call."""
+def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], str]:
+    """Gives back q, k, v and a mask with an empty row, and words for their call."""
     *square, words = drawn(check, 2, 2, 4, 4, 6, 5)
     mask = mixed_mask(check, 4, 4)
     mask[0], mask[1] = True, False  # where every row has one key, the weights do not depend on q and k
@@ -284,41 +253,31 @@ def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], t
     full = mask.expand(2, 2, 4, 4).clone()
     call = f"{name}({words}, mask (2, 2, 4, 4), row 1 all False)"
     check.unchanged(lambda f: f(*square, full), call, *square, full)
-    for dtype in ROUNDED:
-        half = [given.to(dtype) for given in square]
-        check.unchanged(_with(half), f"{name}({words}) in {str(dtype).removeprefix('torch.')}", *half)
+    half = [given.to(torch.bfloat16) for given in square]
+    check.unchanged(lambda f: f(*half), f"{name}({words}) in bfloat16", *half)
     heads = [as_heads(check, 2, 2, 4, 6) for _ in range(3)]
     check.agrees(calling(*heads), f"{name}(q, k, v (2, 2, 4, 6)), all transposed", CLOSE, STRIDES)
-    return square, mask, shown
+    return [*square, mask], shown
 
 
-def _with(arguments: list[torch.Tensor]) -> Probe:
-    return lambda f: f(*arguments)
+def gradients(check: Check, call: str, given: list[torch.Tensor], letters: str = "qkv") -> None:
+    """Those of the output, and of the weights for q."""
+    for at, letter in enumerate(letters):
+        check.agrees(differentiating(*given, at=at, place=0), f"the gradient for {letter} of {call}", CLOSE, CUT)
+    slope = f"the gradient for q of the weights of {call}"
+    check.agrees(differentiating(*given, at=0, place=1), slope, CLOSE, CUT)
 
 
-def gradients(check: Check, call: str, given: list[torch.Tensor], mask: torch.Tensor | None = None) -> None:
-    q, k, v = given
-    for at, letter in enumerate("qkv"):
-        check.agrees(sloping(q, k, v, mask, at), f"the gradient for {letter} of {call}", CLOSE, CUT)
-    for at, letter in enumerate("qk"):
-        slope = f"the gradient for {letter} of the weights of {call}"
-        check.agrees(weights_slope(*given, *([] if mask is None else [mask]), at=at), slope, CLOSE, CUT)
-
-
-def gradients_with_an_empty_row(check: Check, square: list[torch.Tensor], mask: torch.Tensor, call: str) -> None:
+def gradients_with_an_empty_row(check: Check, given: list[torch.Tensor], call: str) -> None:
     """A gradient that is not finite is paid for with the rows that may attend to nothing."""
-    q, k, v = square
-    finite = (
-        check.holds(finite_slope(q, k, v, mask, at), f"whether gradient {at} of {call} is finite") for at in range(3)
-    )
-    with check.where(check.holds(calling(q, k, v, mask), call, CLOSE), *finite):
-        gradients(check, call, square, mask)
-        for dtype, tolerance in ROUNDED.items():
-            half, words = [given.to(dtype) for given in square], str(dtype).removeprefix("torch.")
-            with check.holds(calling(*half, mask), f"{call} in {words}", tolerance):
-                for at, letter in enumerate("qkv"):
-                    slope = f"whether in {words} the gradient for {letter} of {call} is finite and not all 0"
-                    check.agrees(usable_slope(*half, mask, at), slope, hint=HALF_SLOPE)
+    finite = check.holds(finite_slope(*given), f"whether the gradient for k of {call} is finite")
+    with check.where(check.holds(calling(*given), call, CLOSE), finite):
+        gradients(check, call, given, "qk")
+        half = [each.to(torch.float16) if each.is_floating_point() else each for each in given]
+        with check.holds(calling(*half), f"{call} in float16", ROUNDED[torch.float16]):
+            for at, letter in enumerate("qk"):
+                slope = f"whether in float16 the gradient for {letter} of {call} is finite and not all 0"
+                check.agrees(usable_slope(half, at), slope, hint=HALF_SLOPE)
 
 
 # ---- 1.2 attention_by_hand ------------------------------------------------------------------------------------------
@@ -383,7 +342,6 @@ ORDERED: tuple[tuple[str, Callable], ...] = (
 UNORDERED: tuple[tuple[str, Callable], ...] = (
     ("twice each token", lambda t: 2 * t),
     ("attention without a mask", lambda t: (t @ t.mT / t.shape[-1]).softmax(-1) @ t),
-    ("the mean over the tokens, at each place", lambda t: t.mean(dim=1, keepdim=True).expand_as(t)),
     ("the length of each token", lambda t: t.square().sum(-1)),
 )
 
@@ -495,33 +453,20 @@ def gaps_of_both_signs(check: Check, shape: tuple[int, ...], order: list[int]) -
 
 def gaps_in_longer_cycles(check: Check) -> None:
     gaps_of_both_signs(check, (1, 4, 4), [2, 0, 1, 3])
-    for words, f in ORDERED[1:]:
+    for words, f in (*ORDERED[1:], ("the running sum of the first channel", lambda t: t[..., 0].cumsum(1))):
         gap_agrees(check, words, f, (1, 4, 4), [2, 0, 1, 3])
-    gap_agrees(check, *ORDERED[0], (1, 7, 2), [3, 0, 6, 5, 1, 2, 4], dtype=torch.float64)
-    words = "the running sum of the first channel, one number per token"
-    gap_agrees(check, words, lambda t: t[..., 0].cumsum(1), (1, 6, 3), [3, 0, 5, 1, 2, 4])
     words = "the running sum, two rows of numbers per token"
     gap_agrees(check, words, lambda t: -t.cumsum(1).unflatten(-1, (2, 2)), (1, 6, 4), [3, 0, 5, 1, 2, 4], FOUR_AXES)
-    words = "the running sum in a wider output"
-    gap_agrees(check, words, lambda t: torch.cat((t, t.cumsum(1), t), -1), (1, 6, 2), cycle(6, 2))
 
 
 def gaps_of_a_batch(check: Check) -> None:
     gap_agrees(check, *ORDERED[0], (1, 4, 4), [0, 3, 2, 1])
-    for words, f in (
-        ORDERED[0],
-        UNORDERED[0],
-        ("minus the running sum, times the size of the batch", lambda t: -t.cumsum(dim=1) * len(t)),
-        (
-            "minus the running sum, less the mean over the batch",
-            lambda t: t.mean(dim=0, keepdim=True) - t.cumsum(dim=1),
-        ),
-    ):
-        gap_agrees(check, words, f, (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH)
     # The largest gap is in one sequence: not in the first one of both batches, whatever was drawn.
     x = check.randn(4, 4, 4)
     for given in (x, x.flip(0)):
         gap_agrees(check, *ORDERED[0], (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH, given=given)
+    words = "minus the running sum, times the size of the batch"
+    gap_agrees(check, words, lambda t: -t.cumsum(dim=1) * len(t), (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH)
 
 
 def gap_form(check: Check) -> None:
@@ -598,17 +543,17 @@ def causal_mask(check: Check) -> None:
 
     # The token itself hidden, later ones seen, numbers or -inf in place of booleans.
     with check.criterion("as many queries as keys", 1, golden=True):
-        masks((4, 4), (1, 1), (2, 2), (7, 7))
+        masks((4, 4), (1, 1), (7, 7))
     # Queries counted from position 0, the cache hidden, a row for each key, a mask that is always square.
     with check.criterion("several new queries, with a cache", 1.5, golden=True):
-        masks((3, 3), (2, 5), (3, 4), (2, 9), (5, 8), (6, 7))
+        masks((3, 3), (2, 5), (2, 9), (6, 7))
     # A first row for the only query, a greatest size, positions in half precision, a kept mask handed out again.
     with check.criterion("one new query, with a cache; a new mask on each call", 0.5):
-        masks((1, 6), (1, 2), (1, 33), (1, 5000))
+        masks((1, 6), (1, 2), (1, 5000))
         check.agrees(
             _like_a_shorter_one, "causal_mask(5, 3000), the last 30 columns, are those of causal_mask(5, 40)", hint=LONG
         )
-        for sizes in ((2, 4), (1, 6), (4, 4)):
+        for sizes in ((4, 4), (1, 6)):
             check.agrees(
                 calling_again(*sizes), f"causal_mask{sizes}, when an earlier one was written to", hint=HANDED_OUT_TWICE
             )

@@ -96,13 +96,12 @@ def rope_frequencies(check: Check) -> None:
     tolerance = Tolerance(rtol=1e-5, atol=0)
     # The exponent i/d, d - 2 for d, no minus sign, pairs from 1, wavelengths, a frequency for each channel.
     with check.criterion("values for the default base", 0.75, golden=True):
-        for head_dim in (8, 64, 6, 128, 2):
+        for head_dim in (8, 64, 6, 2):
             check.agrees(calling(head_dim), f"rope_frequencies({head_dim})", tolerance)
     # 10,000 written as a number, a base kept from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         check.agrees(calling(10, 500.0), "rope_frequencies(10, 500.0)", tolerance)
         check.agrees(calling(10), "rope_frequencies(10)", tolerance, REMEMBERED_BASE)  # asked first with another base
-        check.agrees(calling(64, base=1e6), "rope_frequencies(64, base=1e6)", tolerance)
         check.agrees(calling(8, base=7.5), "rope_frequencies(8, base=7.5)", tolerance)
     # A kept tensor that the caller may write to.
     with check.criterion("a new tensor on each call", 0.25):
@@ -164,7 +163,7 @@ def rotation_values(check: Check, name: str) -> None:
     check.agrees(calling(x[:, :, :1], steps[:1]), f"{name}({on(x[:, :, :1], '[0]')})", NEAR, AT_ZERO)
     turned = calling(x, steps)
     check.agrees(lambda f: turned(f).norm(dim=-1), f"the lengths of {name}({on(x, '0..2')})", NEAR, LENGTHS)
-    for shape in ((4, 4, 4, 6), (2, 3, 7, 8), (1, 5, 2, 4), (1, 2, 4, 64), (3, 1, 5, 2)):
+    for shape in ((4, 4, 4, 6), (2, 3, 7, 8), (3, 1, 5, 2)):
         x, positions = check.randn(*shape), torch.arange(shape[2], device=check.device)
         check.agrees(calling(x, positions), f"{name}({on(x, f'0..{shape[2] - 1}')})", NEAR)
     x = check.randn(2, 2, 5, 8, dtype=torch.float64)
@@ -178,7 +177,6 @@ def rotation_positions(check: Check, name: str) -> None:
         ((4, 4, 4, 6), [17, 18, 19, 20], "17..20", GIVEN),
         ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
         ((2, 3, 6, 8), [5, 1, 11, 3, 0, 5], "the same in another order, the ends in place", OTHERS),
-        ((2, 1, 1, 8), [29], "[29]", GIVEN),
         ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
         ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
     ):
@@ -190,23 +188,19 @@ def rotation_positions(check: Check, name: str) -> None:
     x, whole = check.randn(1, 1, 4, 16), torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
     check.agrees(calling(x, whole), f"{name}({on(x, 'up to 2047')})", FAR)
     check.agrees(calling(x, whole.int()), f"{name}({on(x, 'up to 2047 in int32')})", FAR, INT32_POSITIONS)
-    exact = whole - whole % 16  # those up to 2048 bfloat16 holds, too
-    for dtype in (torch.float16, torch.bfloat16):
-        words = f"up to 2047 in {str(dtype).removeprefix('torch.')}"
-        check.agrees(calling(x, exact.to(dtype)), f"{name}({on(x, words)})", FAR, HALF_POSITIONS)
+    check.agrees(calling(x, whole.half()), f"{name}({on(x, 'up to 2047 in float16')})", FAR, HALF_POSITIONS)
 
 
 def rotation_rows(check: Check, name: str) -> None:
     """Positions (batch, seq_len)."""
     x = check.randn(2, 3, 5, 8)
     check.agrees(calling(x, torch.arange(5, device=check.device)), f"{name}({on(x, '0..4')})", NEAR)
-    for batch, heads, seq_len, head_dim in ((4, 4, 4, 6), (2, 3, 5, 8), (3, 2, 1, 4), (1, 2, 4, 8)):
+    for batch, heads, seq_len, head_dim in ((4, 4, 4, 6), (3, 2, 1, 4)):
         x = check.randn(batch, heads, seq_len, head_dim)
-        rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1, 5])[:seq_len]
+        rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1])[:seq_len]
         words = f"of shape ({batch}, {seq_len})"
         check.agrees(calling(x, rows.to(check.device)), f"{name}({on(x, words)})", NEAR, ROWS)
-    x, row = check.randn(2, 3, 5, 8), check.randint(-8, 9, (5,)) + 0.5
-    row[0] = -row[0].abs()
+    x, row = check.randn(2, 3, 5, 8), at_positions(check, -3.5, 0.5, 7.5, 4.5, -1.5)
     rows = torch.stack((row, row.flip(0)))  # the same numbers in both: what a single row gets wrong, it has shown
     call = f"{name}({on(x, 'of shape (2, 5), some negative, none whole')}"
     one = f"{name}({on(x, 'of shape (5,)')}"
@@ -228,7 +222,7 @@ def rotation_base(check: Check, name: str) -> None:
     x, positions = check.randn(2, 3, 6, 8), torch.arange(6, device=check.device)
     call = f"{name}({on(x, '0..5')}"
     check.agrees(calling(x, positions), f"{call})", NEAR)
-    for base in (500.0, 1e6, 7.5):
+    for base in (500.0, 7.5):
         check.agrees(calling(x, positions, base=base), f"{call}, base={base:g})", NEAR, BASE)
 
 
@@ -239,8 +233,8 @@ def rotation_far(check: Check, name: str) -> None:
     for dtype, tolerance in ROUNDED.items():
         half = x.to(dtype)
         check.agrees(calling(half, positions), f"{name}({on(half, 'up to 8191')})", tolerance, HALF_PRECISION)
-        real = positions.float()
-        check.agrees(calling(half, real), f"{name}({on(half, 'up to 8191 in float32')})", tolerance, REAL_POSITIONS)
+    low, call = x.to(torch.bfloat16), f"{name}({on(x.to(torch.bfloat16), 'up to 8191 in float32')})"
+    check.agrees(calling(low, positions.float()), call, ROUNDED[torch.bfloat16], REAL_POSITIONS)
     x, at = x[:, :, :2], torch.tensor([9001, 70_001], device=check.device)
     # float32 angles are off by some 0.02 there
     check.agrees(calling(x, at), f"{name}({on(x, '[9001, 70001]')})", Tolerance(rtol=0, atol=0.2), ANY_POSITION)
@@ -253,11 +247,11 @@ def rotation_far(check: Check, name: str) -> None:
 
 def rotation_dtype(check: Check, name: str) -> None:
     positions = torch.arange(5, device=check.device)
-    for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.float32):
+    for dtype in (torch.bfloat16, torch.float64):
         x = check.randn(2, 2, 5, 8, dtype=dtype)
         check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
-        if dtype != torch.float64:
-            check.has_dtype(calling(x, positions.double()), dtype, f"{name}({on(x, '0..4 in float64')})")
+    x = check.randn(2, 2, 5, 8)
+    check.has_dtype(calling(x, positions.double()), torch.float32, f"{name}({on(x, '0..4 in float64')})")
     x = check.randn(2, 3, 5, 8, dtype=torch.bfloat16)
     rows, call = positions.expand(2, 5), f"{name}({on(x, 'of shape (2, 5)')})"
     with check.answers(calling(x, rows), call):
@@ -278,14 +272,12 @@ def rotation_manners(check: Check, name: str) -> None:
     rows = positions + torch.arange(2, device=check.device)[:, None]
     with check.answers(calling(x, rows), f"{name}({on(x, 'of shape (2, 4)')})"):
         check.unchanged(_turning(x, rows), f"{name}({on(x, 'of shape (2, 4)')})", rows)
-    still = torch.zeros_like(positions)
-    for given, words in ((positions, "0..3"), (still, "all 0")):
-        check.returns_new(f"{name}({on(x, words)})", x, given, tolerance=NEAR)
+    still = torch.zeros_like(positions)  # nothing turns, and x itself would be right
+    check.returns_new(f"{name}({on(x, 'all 0')})", x, still, tolerance=NEAR)
     steps = torch.tensor([4, 0, 9, 2], device=check.device)
     check.looks_anew(f"{name}({on(x, '[4, 0, 9, 2]')})", check.randn(2, 3, 4, 6), steps, tolerance=NEAR)
-    for dtype in (torch.float32, torch.float64):
-        real = positions.to(dtype)
-        check.unchanged(_turning(x, real), f"{call}, positions {str(dtype).removeprefix('torch.')}", real)
+    real = positions.float()
+    check.unchanged(_turning(x, real), f"{call}, positions float32", real)
     check.agrees(differentiating(x, positions), f"the gradient of {call}", NEAR, CUT)
     odd = check.randn(1, 1, 4, 5)
     check.raises(calling(odd, positions), ValueError, f"{name}({on(odd, '0..3')})")
@@ -367,21 +359,19 @@ def interleaved_to_half(check: Check) -> None:
     # head_dim >= 6 first: with 4 the order (0, 2, 1, 3) is its own inverse.
     # The inverse permutation, odd rows first, the two rows of a pair exchanged, columns in place of rows.
     with check.criterion("one head", 1, golden=True):
-        for rows, columns in ((8, 8), (6, 5), (16, 3)):
+        for rows, columns in ((8, 8), (6, 5)):
             reorders(rows, columns, 1)
     # One permutation over the rows of all heads, rows taken channel by channel, an order kept for another n_heads.
     with check.criterion("several heads, each by itself", 1.5, golden=True):
-        for rows, columns, n_heads in ((24, 24, 2), (18, 7, 3), (40, 12, 5), (48, 16, 6)):
-            reorders(rows, columns, n_heads)
-        reorders(16, 16, 2, OTHER_HEADS)  # as many rows as above with one head
-        reorders(12, 4, 3)
+        reorders(24, 24, 2)
+        reorders(18, 7, 3)
+        reorders(24, 5, 3, OTHER_HEADS)
     # Gradients cut off, the weight written to or rounded to float32, rows accepted that make no pairs.
     with check.criterion(
         "keeps dtype and gradient, returns a new tensor, leaves the weight alone, refuses rows that make no pairs", 0.25
     ):
         weight, call = check.randn(12, 4), "interleaved_to_half(weight (12, 4), 1)"  # several heads: above
-        for dtype in (torch.bfloat16, torch.float64):
-            check.has_dtype(calling(weight.to(dtype), 1), dtype, f"{call} in {dtype}")
+        check.has_dtype(calling(weight.bfloat16(), 1), torch.bfloat16, f"{call} in torch.bfloat16")
         check.agrees(calling(weight, 1), call, MOVED)
         check.keeps(lambda f, weight: f(weight, 1), call, weight)  # first: it spoils the gradient
         check.agrees(differentiating(weight, 1), f"the gradient of {call}", MOVED, CUT)
@@ -391,9 +381,8 @@ def interleaved_to_half(check: Check) -> None:
             turned = check.randn(4, 12).T
             check.agrees(calling(turned, 3), f"{call}, weight transposed", MOVED, STRIDES)
             check.agrees(calling(turned.double() / 3, 3), f"{call} in float64", EXACT, FLOAT64)
-        for n_heads in (1, 3):
-            check.returns_new(f"interleaved_to_half(weight (12, 4), {n_heads})", weight, n_heads, tolerance=MOVED)
-        for rows, n_heads in ((10, 2), (10, 3), (14, 3)):
+        check.returns_new(call, weight, 3, tolerance=MOVED)
+        for rows, n_heads in ((10, 2), (14, 3)):
             check.raises(
                 calling(check.randn(rows, 4), n_heads),
                 ValueError,
@@ -443,6 +432,7 @@ LONG_POSITIONS = (
     "short texts are right, one of 2,050 tokens is right only with positions given. (Without them they are 0, 1, 2, ..., for any "
     "number of tokens.)"
 )
+AT_0 = ", positions all 0"
 LONG_TEXT = "short texts are right, one of 2,050 tokens is not. (Texts may have any length.)"
 STALE = Hint(
     "By itself a call without positions is right, after calls with positions it is not. (What you keep from one call must not "
@@ -529,10 +519,6 @@ def causal_means(weights: dict, x: torch.Tensor, at_0: bool = False) -> Probe:
     return attended(silent, 1, x, is_causal=True, **options)
 
 
-def small(weights: dict, d_model: int) -> dict:
-    return {name: weight[:d_model, :d_model].contiguous() for name, weight in weights.items()}
-
-
 def attended_after(
     weights: dict, n_heads: int, x: torch.Tensor, *before: torch.Tensor, **options: torch.Tensor
 ) -> Probe:
@@ -569,9 +555,10 @@ def _apart(message: str) -> Callable[[Any], Fault | None]:
 @exercise(WEEK, "RotaryMultiHeadAttention")
 def RotaryMultiHeadAttention(check: Check) -> None:
     name = "RotaryMultiHeadAttention"
+    long = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0{{}}, is_causal=True)"
     # Another scale, a softmax over the queries, heads and tokens mixed up, values rotated, queries or keys alone.
     with check.criterion("attention as such (all positions equal, so rotations cancel)", 0.25, golden=True):
-        for batch, seq_len, d_model, n_heads in ((2, 5, 12, 2), (4, 4, 16, 4), (1, 3, 8, 1)):
+        for batch, seq_len, d_model, n_heads in ((2, 5, 12, 2), (4, 4, 16, 4)):
             weights, x = weights_and_text(check, batch, seq_len, d_model)
             check.agrees(
                 attended(weights, n_heads, x, positions=at_positions(check, *[5] * seq_len)),
@@ -583,9 +570,10 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         attention_in_order(check, name)
     # Positions ignored, or looked up in a table of whole ones; the first row used for all sequences.
     with check.criterion("positions as given, also one row per sequence", 1, golden=True):
-        rows = attention_at_positions(check, name)
-        attention_after_positions(check, name, *rows)
-        long_is_right = causal_in_a_long_text(check, name, rows[0])
+        short_is_right, long_is_right, few_at_0, many_at_0 = causal_in_a_long_text(check, long)
+        attention_after_positions(check, name, *attention_at_positions(check, name))
+        with check.where(short_is_right, ~long_is_right):
+            check.require(~many_at_0, f"{long.format(2050, '')}: {LONG_POSITIONS}", names=True)
     # 10,000 written as a number.
     with check.criterion("another base", 0.25, golden=True):
         attention_base(check, name)
@@ -595,8 +583,8 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         given = 9 - 2 * check.randperm(5)
         causal_by_index(check, name, weights, x, given)
         causal_in_half_precision(check, name, weights, x)
-        with ~long_is_right:
-            causal_mask_of_a_long_text(check, name, weights)
+        with check.where(~long_is_right, few_at_0):
+            check.require(many_at_0, f"{long.format(2050, AT_0)}: {LONG_TEXT}", names=True)
         causal_ends(check, name, weights, x, given)
         causal_far_below(check, name)
     # Positions or angles in bfloat16, frequencies in a buffer that .to() rounds, a mask of a low number in float16.
@@ -607,11 +595,6 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         check.agrees(
             lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
             f"{name}(12, 2).state_dict()",
-            hint=FOUR_WEIGHTS,
-        )
-        check.agrees(
-            lambda cls: {key: True for key, _ in cls(12, 2).named_parameters()},
-            f"{name}(12, 2).named_parameters()",
             hint=FOUR_WEIGHTS,
         )
     # Gradients cut off, x or positions written to, angles kept of positions that have changed, sizes that are floored.
@@ -631,7 +614,7 @@ def at_positions(check: Check, *values: Any) -> torch.Tensor:
 
 
 def attention_in_order(check: Check, name: str) -> None:
-    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 16, 2), (1, 12, 8, 1), (3, 2, 36, 6)):
+    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (1, 12, 8, 1), (3, 2, 36, 6)):
         weights, x = weights_and_text(check, batch, seq_len, d_model)
         check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
     weights, x = weights_and_text(check, 2, 9, 16)
@@ -681,26 +664,27 @@ def attention_after_positions(check: Check, name: str, weights: dict, x: torch.T
         check.agrees(after, f"{call} after two calls with positions", ATTENDED, STALE)
 
 
-def causal_in_a_long_text(check: Check, name: str, weights: dict) -> Gate:
+def causal_in_a_long_text(check: Check, call: str) -> tuple[Gate, Gate, Gate, Gate]:
     """Queries that are 0 have no scores, whatever the rotation: a long text can be looked at, and its mask, chunks and all.
-    Gives back whether it is right with positions 0..n-1, as its mask is then."""
-    short, long = check.randn(1, 3, 2), check.randn(1, 2050, 2)
-    call = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0{{}}, is_causal=True)"
-    with check.holds(causal_means(small(weights, 2), short), call.format(3, ""), ATTENDED):
-        long_is_right = check.holds(causal_means(small(weights, 2), long), call.format(2050, ""), ATTENDED)
-        with ~long_is_right:
-            at_0 = causal_means(small(weights, 2), long, at_0=True)
-            is_masked = check.holds(at_0, call.format(2050, ", positions all 0"), ATTENDED)
-            check.require(~is_masked, f"{call.format(2050, '')}: {LONG_POSITIONS}", names=True)
-    return long_is_right
+    Gives back whether a short and a long one are right with positions 0..n-1, and, if the long one is not, with positions all
+    0: then the mask alone counts. Two criteria go by this. It comes before a miss can end the first of them."""
+    weights, short = weights_and_text(check, 1, 3, 2)
+    long = check.randn(1, 2050, 2)
+    short_is_right = check.holds(causal_means(weights, short), call.format(3, ""), ATTENDED)
+    with short_is_right:
+        long_is_right = check.holds(causal_means(weights, long), call.format(2050, ""), ATTENDED)
+    with ~long_is_right:
+        few = check.holds(causal_means(weights, short, at_0=True), call.format(3, AT_0), ATTENDED)
+        with few:
+            many = check.holds(causal_means(weights, long, at_0=True), call.format(2050, AT_0), ATTENDED)
+    return short_is_right, long_is_right, few, many
 
 
 def attention_base(check: Check, name: str) -> None:
     weights, x = weights_and_text(check, 2, 9, 16)
     check.agrees(attended(weights, 2, x), f"{name}(16, 2)(x {tuple(x.shape)})", ATTENDED)
-    for base in (50.0, 7.5):
-        based = attended(weights, 2, x, base=base)
-        check.agrees(based, f"{name}(16, 2, base={base:g})(x {tuple(x.shape)})", ATTENDED, BASE)
+    based = attended(weights, 2, x, base=7.5)
+    check.agrees(based, f"{name}(16, 2, base=7.5)(x {tuple(x.shape)})", ATTENDED, BASE)
     given, shown = at_positions(check, *range(3, 12)), f"(x {tuple(x.shape)}, positions 3..11)"
     with check.holds(attended(weights, 2, x, positions=given), f"{name}(16, 2){shown}", ATTENDED):
         based = attended(weights, 2, x, base=7.5, positions=given)
@@ -735,14 +719,6 @@ def causal_in_half_precision(check: Check, name: str, weights: dict, x: torch.Te
     with check.holds(causal_in_bfloat16(weights, 2, x), call, ATTENDED_BFLOAT16):
         after = causal_in_bfloat16(weights, 2, x, after_float32=True)
         check.agrees(after, f"{call}, after a call in float32", ATTENDED_BFLOAT16, CAUSAL_CONVERTED)
-
-
-def causal_mask_of_a_long_text(check: Check, name: str, weights: dict) -> None:
-    shown = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0, positions all 0, is_causal=True)"
-    few, many = (causal_means(small(weights, 2), check.randn(1, n, 2), at_0=True) for n in (3, 2050))
-    with check.holds(few, shown.format(3), ATTENDED):
-        fits = check.holds(many, shown.format(2050), ATTENDED)
-        check.require(fits, f"{shown.format(2050)}: {LONG_TEXT}", names=True)
 
 
 def causal_ends(check: Check, name: str, weights: dict, x: torch.Tensor, given: torch.Tensor) -> None:
@@ -791,9 +767,8 @@ def attention_in_half_precision(check: Check, name: str) -> None:
     check.agrees(attended(weights, 2, x), f"{call}(x {tuple(x.shape)})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
     x, call = x[:, :9], f"{name}(32, 2)(x (1, 9, 32), is_causal=True)"
     with check.holds(attended(weights, 2, x.float(), is_causal=True), call, ATTENDED):
-        for dtype in (torch.bfloat16, torch.float16):
-            in_half = f"{call} in {str(dtype).removeprefix('torch.')}"
-            check.agrees(attended(weights, 2, x.to(dtype), is_causal=True), in_half, ATTENDED_BFLOAT16, CAUSAL_HALF)
+        half = attended(weights, 2, x.half(), is_causal=True)
+        check.agrees(half, f"{call} in float16", ATTENDED_BFLOAT16, CAUSAL_HALF)
 
 
 def attention_manners(check: Check, name: str) -> None:
@@ -894,13 +869,12 @@ def serving_test(check: Check) -> None:
 def rotate_half(check: Check) -> None:
     # Neighbours for halves, the minus sign on the wrong half or on none, halves kept, flipped or woven.
     with check.criterion("values", 0.75, golden=True):
-        for shape in ((2, 2, 2, 4), (2, 3, 5, 8), (1, 1, 4, 6), (3, 16), (10,)):
+        for shape in ((2, 2, 2, 4), (2, 3, 5, 8), (10,)):
             check.agrees(calling(check.randn(*shape)), f"rotate_half(x {shape})", MOVED)
     # A float32 result, x written to, gradients cut off.
     with check.criterion("keeps dtype and gradient, leaves x alone", 0.125):
         x, call = check.randn(2, 2, 3, 6), "rotate_half(x (2, 2, 3, 6))"
-        for dtype in (torch.bfloat16, torch.float64):
-            check.has_dtype(calling(x.to(dtype)), dtype, f"{call} in {dtype}")
+        check.has_dtype(calling(x.bfloat16()), torch.bfloat16, f"{call} in torch.bfloat16")
         check.agrees(calling(x), call, MOVED)
         check.agrees(calling(as_heads(check, 2, 3, 4, 6)), "rotate_half(x (2, 3, 4, 6)), x transposed", MOVED, STRIDES)
         check.agrees(calling(check.randn(2, 6, dtype=torch.float64)), "rotate_half(float64 x (2, 6))", EXACT, FLOAT64)
@@ -919,16 +893,15 @@ def rotary_tables(check: Check) -> None:
     # the reference, 4e-3 and 5e-4 together, plus 4e-4 for float32 angles. Half-precision angles are off by more than 1.
     # Frequencies, positions or angles rounded before the cosine, tables exchanged or too wide, another dtype.
     with check.criterion("far positions in bfloat16 and float16", 0.5, golden=True):
-        for dtype, atol in ((torch.bfloat16, 6e-3), (torch.float16, 2e-3)):
-            for head_dim in (16, 64):
-                far = far_positions(check, 20)
-                check.agrees(calling(far, head_dim), f"rotary_tables(positions up to 8191, {head_dim})", FAR)
-                check.agrees(
-                    calling(far, head_dim, dtype=dtype),
-                    f"rotary_tables(positions up to 8191, {head_dim}, {dtype})",
-                    Tolerance(rtol=0, atol=atol, exact_dtype=True),
-                    TABLES,
-                )
+        for dtype, atol, head_dim in ((torch.bfloat16, 6e-3, 16), (torch.float16, 2e-3, 64)):
+            far = far_positions(check, 20)
+            check.agrees(calling(far, head_dim), f"rotary_tables(positions up to 8191, {head_dim})", FAR)
+            check.agrees(
+                calling(far, head_dim, dtype=dtype),
+                f"rotary_tables(positions up to 8191, {head_dim}, {dtype})",
+                Tolerance(rtol=0, atol=atol, exact_dtype=True),
+                TABLES,
+            )
     # 10,000 written as a number, whole positions alone, kept tables, positions written to.
     with check.criterion(
         "the rest of the contract still holds: any positions, base and dtype, new tables on each call", 0.25
@@ -942,28 +915,22 @@ def rotary_tables(check: Check) -> None:
             near,
             FRACTION,
         )
-        for base in (500.0, 7.5):
-            check.agrees(calling(steps, 8, base=base), f"rotary_tables(positions 0..5, 8, base={base:g})", near, BASE)
+        check.agrees(calling(steps, 8, base=7.5), "rotary_tables(positions 0..5, 8, base=7.5)", near, BASE)
         check.returns_new("rotary_tables(positions 0..5, 8, torch.float64)", steps, 8, torch.float64, tolerance=near)
-        for given, width, words in ((steps[5:], 6, "[5]"), (steps, 2, "0..5")):
-            check.agrees(calling(given, width), f"rotary_tables(positions {words}, {width})", near, ONE_OF_THEM)
+        check.agrees(calling(steps[5:], 2), "rotary_tables(positions [5], 2)", near, ONE_OF_THEM)
         check.agrees(calling(steps.int(), 6), "rotary_tables(int32 positions 0..5, 6)", near, INT32_POSITIONS)
-        # 0, 256, 992 and 2032 are held by half precision, too
-        whole = torch.tensor([0.0, 256.0, 992.0, 2032.0], device=check.device)
-        exact, words = replace(FAR, exact_dtype=True), "[0, 256, 992, 2032]"
-        check.agrees(calling(whole, 16), f"rotary_tables(float32 positions {words}, 16)", exact)
-        check.agrees(calling(whole.half(), 16), f"rotary_tables(float16 positions {words}, 16)", exact, HALF_POSITIONS)
-        odd = whole + 1
-        check.agrees(calling(odd, 16), "rotary_tables(float32 positions [1, 257, 993, 2033], 16)", exact)
+        odd = torch.tensor([1.0, 257.0, 993.0, 2033.0], device=check.device)  # float16 holds these, bfloat16 does not
+        exact, words = replace(FAR, exact_dtype=True), "[1, 257, 993, 2033]"
+        check.agrees(calling(odd, 16), f"rotary_tables(float32 positions {words}, 16)", exact)
+        check.agrees(calling(odd.half(), 16), f"rotary_tables(float16 positions {words}, 16)", exact, HALF_POSITIONS)
         check.agrees(
             calling(odd, 16, dtype=torch.bfloat16),
-            "rotary_tables(float32 positions [1, 257, 993, 2033], 16, torch.bfloat16)",
+            f"rotary_tables(float32 positions {words}, 16, torch.bfloat16)",
             Tolerance(rtol=0, atol=6e-3, exact_dtype=True),
             TABLES,
         )
-        for given in (steps, steps.float()):
-            kind = str(given.dtype).removeprefix("torch.")
-            check.unchanged(_tables_of(given), f"rotary_tables({kind} positions 0..5, 8)", given)
+        real = steps.float()
+        check.unchanged(lambda f: f(real, 8), "rotary_tables(float32 positions 0..5, 8)", real)
 
     # Frequencies made on the CPU.
     with check.follows_device(0.25):
@@ -972,10 +939,6 @@ def rotary_tables(check: Check) -> None:
 
 
 MANY_CACHED = Hint("Short caches are right, one of 2,100 keys is not. (A cache may have any length.)", form=True)
-
-
-def _tables_of(positions: torch.Tensor) -> Probe:
-    return lambda f: f(positions, 8)
 
 
 OTHER_KEYS = "First keys are right, others after them are not. (What you keep from one call must not change the next.)"
@@ -991,27 +954,24 @@ def decode_step_scores(check: Check) -> None:
     tolerance = Tolerance(rtol=0, atol=1e-3)
     # The query at position 0 or one too far, keys not rotated or all at the end, scores scaled or after a softmax.
     with check.criterion("scores", 0.5, golden=True):
-        for shape in ((4, 4, 4, 6), (2, 3, 9, 8), (1, 2, 40, 16), (2, 2, 1, 4)):
+        for shape in ((4, 4, 4, 6), (2, 3, 9, 8), (2, 2, 1, 4)):
             q, keys, call = drawn(*shape)
             check.agrees(calling(q, keys), call, tolerance)
         q, keys, call = drawn(2, 3, 9, 8)
         check.agrees(calling(q, keys), f"{call}, other keys of a shape seen before", tolerance, OTHER_KEYS)
-        q, keys, call = drawn(2, 3, 10, 8)
-        check.agrees(calling(q, keys), f"{call}, one key more, of another text", tolerance, OTHER_KEYS)
-        q, other, call = drawn(2, 3, 11, 8)
+        q, other, call = drawn(2, 3, 10, 8)
         other = torch.cat((keys[:, :, :1], other[:, :, 1:]), dim=2)
         check.agrees(calling(q, other), f"{call}, one key more, the first as before", tolerance, OTHER_KEYS)
+        q, keys = as_heads(check, 2, 3, 1, 8), as_heads(check, 2, 3, 10, 8)
+        check.agrees(calling(q, keys), f"{call}, both transposed", tolerance, STRIDES)
         q, keys, call = drawn(1, 1, 2100, 4)
         # float32 angles are off by 1e-3 there
         check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=2e-2), MANY_CACHED)
-        q, keys = as_heads(check, 2, 3, 1, 8), as_heads(check, 2, 3, 9, 8)
-        check.agrees(calling(q, keys), f"{call}, both transposed", tolerance, STRIDES)
     # 10,000 written as a number.
     with check.criterion("another base", 0.25, golden=True):
         q, keys, call = drawn(2, 2, 9, 8)
         check.agrees(calling(q, keys), call, tolerance)
-        for base in (50.0, 7.5):
-            check.agrees(calling(q, keys, base=base), f"{call}, base={base:g}", tolerance, BASE)
+        check.agrees(calling(q, keys, base=7.5), f"{call}, base=7.5", tolerance, BASE)
     # Angles in bfloat16, a float32 result, gradients cut off, the cache written to.
     with check.criterion("long caches, bfloat16 kept, gradients, arguments left alone", 0.125):
         # Products of rounded numbers, summed: 2^-8 times |q| |k| < 40 is 0.16; measured 0.13. Angles in bfloat16 move
@@ -1019,8 +979,9 @@ def decode_step_scores(check: Check) -> None:
         q, keys, call = drawn(2, 2, 400, 16)
         check.agrees(calling(q, keys), call, tolerance)
         q, keys, call = q.to(torch.bfloat16), keys.to(torch.bfloat16), f"{call} in bfloat16"
-        check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=0.5), HALF_PRECISION)
-        check.has_dtype(calling(q, keys), torch.bfloat16, call)
+        scores = calling(q, keys)
+        check.agrees(scores, call, Tolerance(rtol=0, atol=0.5), HALF_PRECISION)
+        check.has_dtype(scores, torch.bfloat16, call)
         q, keys, call = drawn(1, 2, 5, 6)
         for dtype in (torch.float16, torch.float64):
             in_dtype = f"{call} in {str(dtype).removeprefix('torch.')}"
@@ -1092,13 +1053,13 @@ def look_back_head(check: Check) -> None:
         require_look_back(check, 3, 16, 64)
     # 3 back whatever is asked, or the half-split layout, which happens to do for 3 back.
     with check.criterion("other distances", 0.5, golden=True):
-        for back in (1, 2, 7, 12, 31, 45, 63):
+        for back in (1, 7, 31, 63):
             require_look_back(check, back, 16, 64)
     # A strength that was tuned for 16 channels.
     with check.criterion("other sizes of the head", 0.5, golden=True):
-        for head_dim in (8, 10, 32, 64, 128):
+        for head_dim in (8, 10, 64):
             require_look_back(check, 5, head_dim, 64)
     # A strength that was tuned for 64 keys.
     with check.criterion("other lengths of the text", 0.5, golden=True):
-        for back, head_dim, n_keys in ((3, 16, 4), (3, 16, 20), (3, 16, 256), (5, 8, 1000), (500, 64, 1000)):
+        for back, head_dim, n_keys in ((3, 16, 4), (5, 8, 1000), (500, 64, 1000)):
             require_look_back(check, back, head_dim, n_keys)

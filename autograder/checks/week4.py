@@ -128,12 +128,11 @@ ONE_STEP = Hint(
 def alibi_slopes(check: Check) -> None:
     # k counted from 0, the smallest slope first, 1/2^k, half or whole exponents, a single head taken for a special case.
     with check.criterion("powers of two", 1.25, golden=True):
-        for n_heads in (8, 16, 2, 32, 1, 64):
+        for n_heads in (8, 16, 2, 1):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES)
     # One formula for all numbers, sorted slopes, the wrong ones of the larger set, the larger set cut off.
     with check.criterion("other numbers of heads", 1.25, golden=True):
-        # 14 and 15 are nearer to the larger power of two than to the smaller one
-        for n_heads in (12, 3, 5, 14, 15, 20, 40, 71):
+        for n_heads in (12, 3, 15, 71):  # 15 is nearer to the larger power of two than to the smaller one
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, OTHER_COUNTS)
         for n_heads in (128, 300):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, MANY_HEADS)
@@ -141,7 +140,7 @@ def alibi_slopes(check: Check) -> None:
     with check.criterion("float32, a new tensor on each call", 0.5):
         for n_heads in (8, 12):
             check.has_dtype(calling(n_heads), torch.float32, f"alibi_slopes({n_heads})")
-            check.returns_new(f"alibi_slopes({n_heads})", n_heads, tolerance=SLOPES)
+        check.returns_new("alibi_slopes(8)", 8, tolerance=SLOPES)
 
 
 @exercise(WEEK, "alibi_bias")
@@ -151,20 +150,19 @@ def alibi_bias(check: Check) -> None:
 
     # A wrong sign, signed, squared or one-sided distances, the bias per key, a mask in it, heads on the last axis.
     with check.criterion("as many queries as keys", 1.5, golden=True):
-        for n_heads, n in ((4, 4), (8, 7), (2, 12), (16, 3)):
+        for n_heads, n in ((4, 4), (8, 7), (2, 12)):
             same(n_heads, n)
-        same(4, 5, 5)
         same(16, 1, hint=ONE_QUERY)  # sizes that are not asked again: of what is kept for them REMEMBERED tells
     # Queries counted from position 0, n_keys ignored, rows and columns exchanged, a bias kept for another length.
     with check.criterion("fewer queries than keys: the last positions", 1.5, golden=True):
-        for arguments in ((4, 1, 4), (4, 3, 4), (8, 1, 30), (2, 5, 9), (8, 2, 3)):
+        for arguments in ((4, 1, 4), (4, 3, 4), (2, 5, 9), (8, 1, 30)):
             same(*arguments, hint=ONE_STEP)
         same(8, 1, 31, hint=REMEMBERED)
         same(2, 2, 2051, hint=MANY_KEYS)  # no half precision can hold 2,049; some right answers build the whole square
     # Slopes that are right for powers of two alone.
     with check.criterion("other numbers of heads", 0.5, golden=True):
         same(1, 3)
-        for n_heads, n in ((12, 6), (6, 4), (3, 5)):
+        for n_heads, n in ((12, 6), (3, 5)):
             same(n_heads, n, hint=OTHER_COUNTS)
     # A float64 result, a kept bias that the caller may write to.
     with check.criterion("float32, a new tensor on each call", 0.5):
@@ -199,7 +197,7 @@ LONG = "Long texts go wrong. (The two are computed in float64, and the largest d
 
 
 def one_sided(check: Check, n: int) -> Iterator[tuple[torch.Tensor, float]]:
-    """Scores and a slope with which one weight differs by 3e-4, all others by less than 4e-6 and the other way."""
+    """Scores and a slope with which one weight differs by 1e-4 or more, all others by less than 4e-6 and the other way."""
     itself = torch.eye(n, dtype=torch.bool, device=check.device)
     one_falls = torch.full((1, 1, n, n), -1e4, device=check.device).masked_fill(itself, 0.0)
     one_falls[..., 0, :], one_falls[..., 0, 0] = 0.0, math.log(n)  # query 0 sees all keys, any other itself
@@ -258,44 +256,23 @@ def answers_agree(check: Check, cases: list[Case]) -> None:
 
 def clear_cases(check: Check) -> None:
     slopes = FOUR_SLOPES
-    square, few = check.randn(4, 4, 4, 4), check.randn(2, 4, 3, 9)
+    square = check.randn(4, 4, 4, 4)
     behind = torch.ones(5, 5, device=check.device).triu(1)
     but_one = behind.repeat(3, 1, 1, 1)  # of the texts the one between differs, and in it all rows but the first
     but_one[1, :, 1:] = 0
+    after = "four slopes, keys after the query at"
     answers_agree(
         check,
         [
             (square, slopes, True, "four slopes", ""),
             (square, slopes, False, "four slopes", ""),
-            (few, slopes, True, "four slopes", ""),
-            (few, slopes, False, "four slopes", ""),
+            (check.randn(2, 4, 3, 9), slopes, True, "four slopes", ""),
+            (check.randn(2, 4, 5, 5) + 3e4 * behind, slopes, True, f"{after} 30,000", HIDDEN),
             (check.randn(2, 4, 1, 7), slopes, False, "four slopes", NO_KEY_BEHIND),
             (check.randn(2, 4, 5, 5), [0.0] * 4, False, "slopes all zero", ZERO_SLOPES),
             (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
-            (check.randn(2, 4, 5, 5), [0.0, 0.0, 0.5, 0.0], False, "one slope not zero", ONE_PLACE),
-            (check.randn(2, 4, 5, 5), [0.01] * 4, False, "slopes 0.01", SMALL),  # the two differ by some 0.01
-            (check.randn(2, 4, 5, 5), [0.003] * 4, False, "slopes 0.003", SMALL),
-            (
-                check.randn(2, 4, 5, 5) + 3e4 * behind,
-                slopes,
-                True,
-                "four slopes, keys after the query at 30,000",
-                HIDDEN,
-            ),
-            (
-                check.randn(2, 4, 5, 5) - 1e4 * behind,
-                slopes,
-                False,
-                "four slopes, keys after the query at -10,000",
-                NOTHING_TO_SEE,
-            ),
-            (
-                check.randn(3, 4, 5, 5) - 1e4 * but_one,
-                slopes,
-                False,
-                "four slopes, keys after the query at -10,000 but for rows 1 to 4 of text 1",
-                ONE_PLACE,
-            ),
+            (check.randn(2, 4, 5, 5) - 1e4 * behind, slopes, False, f"{after} -10,000", NOTHING_TO_SEE),
+            (check.randn(3, 4, 5, 5) - 1e4 * but_one, slopes, False, f"{after} -10,000, few in text 1", ONE_PLACE),
         ],
     )
 
@@ -312,12 +289,11 @@ def close_cases(check: Check) -> None:
             (long, [0.37] * 3, True, "slopes 0.37", LONG),
             (long, [0.37, 0.0, 0.0], False, "one slope not zero", LONG),
             (long[:, :, 1:], [0.37] * 3, False, "slopes 0.37", LONG),
-            (long, [0.0] * 3, False, "slopes all zero", LONG),
             # Two keys of equal weight, one of them behind the query: the weights differ by half the slope.
             (torch.zeros(1, 1, 2, 2, device=check.device), [1.4e-5], False, "slope 1.4e-5", SMALL),
             (torch.zeros(1, 1, 2, 2, device=check.device), [3.6e-5], False, "slope 3.6e-5", SMALL),
             (torch.zeros(1, 1, 2, 2, device=check.device), [2.5e-5], False, "slope 2.5e-5", RELATIVE),
-            *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 300)),
+            *((scores, [slope], False, f"slope {slope:g}", SIGN) for scores, slope in one_sided(check, 100)),
         ],
     )
 
@@ -340,7 +316,6 @@ def equivalence_manners(check: Check) -> None:
         )
     for shown, slope, causal, words in (
         (scores, given, True, "four slopes"),
-        (scores, given, False, "four slopes"),
         (scores[:, :, 2:], given, False, "four slopes"),
         (scores, torch.zeros_like(given), False, "slopes all zero"),
     ):
@@ -490,22 +465,12 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
     # Biases, or a table in the state_dict, also one that a call puts there.
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
         x = check.randn(1, 3, 12)
-        check.agrees(
-            states_after_a_call(x, 12, 2),
-            f"{name}(12, 2).state_dict(), after a call with x {tuple(x.shape)}",
-            hint=FOUR_WEIGHTS,
-        )
-        check.agrees(
-            lambda cls: {key: True for key, _ in cls(12, 2).named_parameters()},
-            f"{name}(12, 2).named_parameters()",
-            hint=FOUR_WEIGHTS,
-        )
+        call = f"{name}(12, 2).state_dict(), after a call with x {tuple(x.shape)}"
+        check.agrees(states_after_a_call(x, 12, 2), call, hint=FOUR_WEIGHTS)
     # Gradients cut off, be it for some weights or after .eval() alone; sizes that are floored.
     with check.criterion("passes gradients, refuses sizes that do not fit", 0.25):
         attention_gradients(check, name, causal_right)
-        for d_model, n_heads in ((10, 4), (6, 5)):
-            x = check.randn(1, 2, d_model)
-            check.raises(making(d_model, n_heads, then=x), ValueError, f"{name}({d_model}, {n_heads})")
+        check.raises(making(10, 4, then=check.randn(1, 2, 10)), ValueError, f"{name}(10, 4)")
 
     # Positions, slopes or a mask made on the CPU.
     with check.follows_device(0.25):
@@ -514,18 +479,17 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
 
 
 def causal_attention(check: Check, name: str) -> None:
-    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2), (3, 12, 32, 8), (2, 3, 8, 1)):
+    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2), (2, 3, 8, 1)):
         weights, x = weights_and_text(check, batch, seq_len, d_model)
         check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
     weights, x = weights_and_text(check, 2, 1, 16)
     check.agrees(attended(weights, 4, x), f"{name}(16, 4)(x {tuple(x.shape)})", ATTENDED, ONE_TOKEN)
     weights, x = weights_and_text(check, 2, 40, 16)
     call = f"(x {tuple(x.shape)}, is_causal=True)"
-    check.agrees(attended(weights, 4, x, is_causal=True), f"{name}(16, 4){call}", ATTENDED)
-    turned = attended(weights, 4, x.transpose(0, 1).contiguous().transpose(0, 1), is_causal=True)
-    check.agrees(turned, f"{name}(16, 4){call}, x transposed", ATTENDED, STRIDES)
     evaluated = attended(weights, 4, x, is_causal=True, evaluating=True)
     check.agrees(evaluated, f"{name}(16, 4).eval(){call}", ATTENDED, EVALUATING)
+    turned = attended(weights, 4, x.transpose(0, 1).contiguous().transpose(0, 1), is_causal=True)
+    check.agrees(turned, f"{name}(16, 4){call}, x transposed", ATTENDED, STRIDES)
     for first, then in ((6, 40), (40, 6)):
         check.agrees(
             attended_twice(weights, 4, x[:, :first], x[:, :then]),
@@ -539,16 +503,13 @@ def causal_attention(check: Check, name: str) -> None:
 
 
 def open_attention(check: Check, name: str, causal_right: Gate) -> None:
-    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 9, 32, 8), (1, 5, 12, 2)):
+    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 9, 32, 8)):
         weights, x = weights_and_text(check, batch, seq_len, d_model)
         call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=False)"
         check.agrees(attended(weights, n_heads, x, is_causal=False), call, ATTENDED, SYMMETRIC)
-    check.agrees(
-        attended(weights, 2, x, is_causal=False, evaluating=True),
-        f"{name}(12, 2).eval()(x {tuple(x.shape)}, is_causal=False)",
-        ATTENDED,
-        EVALUATING,
-    )
+    weights, x = weights_and_text(check, 1, 5, 12)
+    evaluated = attended(weights, 2, x, is_causal=False, evaluating=True)
+    check.agrees(evaluated, f"{name}(12, 2).eval()(x {tuple(x.shape)}, is_causal=False)", ATTENDED, EVALUATING)
     with causal_right:
         check.agrees(
             attended_by_turns(weights, 2, x),
@@ -574,7 +535,6 @@ def attention_dtypes(check: Check, name: str) -> tuple[dict, torch.Tensor]:
     weights, x = weights_and_text(check, 1, 290, 32)
     pair = check.randn(2, 12, 32)
     check.agrees(attended(weights, 8, pair), f"{name}(32, 8)(x {tuple(pair.shape)})", ATTENDED)
-    check.agrees(attended(weights, 8, x), f"{name}(32, 8)(x {tuple(x.shape)})", ATTENDED)
     for dtype, tolerance in ((torch.float64, EXACTLY), *ATTENDED_HALF.items()):
         text = x if dtype is torch.bfloat16 else x[:, :48]
         short = str(dtype).removeprefix("torch.")
@@ -633,7 +593,6 @@ def scores_far_below(check: Check, name: str) -> None:
 def attention_gradients(check: Check, name: str, causal_right: Gate) -> None:
     weights, x = weights_and_text(check, 2, 4, 12)
     call = f"{name}(12, 2)(x {tuple(x.shape)})"
-    check.agrees(attended(weights, 2, x), call, ATTENDED)
     # products with one more matrix than the outputs, of the same order
     check.agrees(attended(weights, 2, x, differentiate=True), f"the gradient of {call}", ATTENDED, CUT)
     with causal_right:
@@ -667,30 +626,16 @@ def effective_window(check: Check) -> None:
 
     # Rounded down or to the nearest, another logarithm, times the slope, no minus sign, the half-life.
     with check.criterion("windows at the default tolerance", 1, golden=True):
-        reaches(
-            (0.5,),
-            (2.0**-8,),
-            (0.125,),
-            (2.0**-0.5,),
-            (0.3,),
-            (0.0013,),
-            (7.0,),
-            (0.65,),
-            (0.04,),
-            (0.2298,),
-            (0.575625,),
-            (0.0001,),
-        )
+        reaches(*((slope,) for slope in (0.5, 2.0**-8, 0.3, 7.0, 0.65, 0.04, 0.2298, 0.575625, 0.0001)))
     # 0.01 written as a number.
     with check.criterion("other tolerances", 0.5, golden=True):
-        reaches((0.05, 0.2), (0.013, 0.001), (1.7, 0.5), (0.01, 0.05), (2.0**-8, 0.9), (0.5, 1e-30))
+        reaches((0.05, 0.2), (1.7, 0.5), (2.0**-8, 0.9), (0.5, 1e-30))
     # A float or a tensor returned, ints or 0-d tensors refused, a tol of 1 not foreseen.
     with check.criterion("a Python int, also from ints and 0-d tensors; tol 1", 0.5):
         check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)
         for numbers in ((0.3, 1.0), (2, 1), (1, 0.3)):
             check.agrees(calling(*numbers), f"effective_window{numbers}", hint=EDGES)
         for given, words in (
-            ((torch.tensor(0.25), torch.tensor(0.02)), "torch.tensor(0.25), torch.tensor(0.02)"),
             ((torch.tensor(0.25), 0.02), "torch.tensor(0.25), 0.02"),
             ((0.25, torch.tensor(0.02)), "0.25, torch.tensor(0.02)"),
         ):
