@@ -106,7 +106,7 @@ plt.show()
 #
 # *Why it matters:* most open models of recent years use grouped queries. With one key head, or with a key head for every query head, the wrong order gives the right result, so many tests miss the mistake.
 #
-# Everything else is as in exercise 1.1: scaled scores, a boolean mask, zero weights and a zero output for a query that may attend to nothing.
+# Everything else is as in exercise 1.1: scaled scores, a boolean mask, zero weights, a zero output and finite gradients for a query that may attend to nothing.
 
 # %% nbgrader={"grade_id": "grouped_query_attention", "solution": true}
 def grouped_query_attention(q, k, v, mask=None):

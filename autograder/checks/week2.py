@@ -7,7 +7,7 @@ precision are told apart. Widths start at 6: with one pair the layouts are equal
 import math
 from collections.abc import Callable
 from decimal import Context, Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ def wavelengths_by_hand(check: Check) -> None:
 
 # ---- the table ------------------------------------------------------------------------------------------------------
 
-FINE = 1000.00003  # half way between two float32 numbers
+FINE = 16.000001  # half way between two float32 numbers
 FINE_BASE = "A base with eight digits goes wrong far out: it is a Python float, and float32 would round it."
 LEFT_BASE = "With another base offsets to the right are right, one to the left is not. (It takes the same base.)"
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
@@ -125,43 +125,38 @@ def sinusoidal_positional_encoding(check: Check) -> None:
     def near(seq_len: int, d_model: int, hint: Hint | str = "") -> None:
         check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", NEAR, hint)
 
-    length = int(check.randint(17, 60))
     # All sines first, sine and cosine exchanged, another exponent, positions from 1, an axis too many.
     with check.criterion("values near position 0", 1.5, golden=True):
         check.satisfies(calling(7, 6), f"{name}(7, 6)", _without_extra_axis)
         near(7, 6)
-        for seq_len in (length, 1, 2048):
+        for seq_len in (int(check.randint(17, 60)), 1, 2048):
             near(seq_len, 6, LENGTH)
-        for seq_len, d_model in ((10, 16), (5, 10), (33, 64), (5, 4), (3, 512), (9, 2), (1, 8), (2, 98), (2, 206)):
+        for seq_len, d_model in ((33, 64), (9, 2), (2, 98)):
             near(seq_len, d_model, WIDTH)
     # 10,000 written as a number, a base kept from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         near(10, 16)
-        check.agrees(calling(9, 8, base=500.0), f"{name}(9, 8, base=500)", NEAR, BASE)
+        check.agrees(calling(9, 8, 500), f"{name}(9, 8, 500)", NEAR, BASE)
         near(9, 8, REMEMBERED_BASE)  # asked for the first time with another base: one who remembers a base is found out
-        for base in (1e6, 7.5):
-            check.agrees(calling(9, 8, base=base), f"{name}(9, 8, base={base:g})", NEAR, BASE)
-        check.agrees(calling(6, 4, 20), f"{name}(6, 4, 20)", NEAR, BASE)
+        check.agrees(calling(9, 8, base=7.5), f"{name}(9, 8, base=7.5)", NEAR, BASE)
     # Positions, frequencies or angles in float32, a table of a fixed greatest length.
     with check.criterion("within 1e-5 up to position 100,000", 1, golden=True):
         near(7, 6)  # the farthest comes first: there a coarse angle looks like nothing else
-        for seq_len, d_model in ((100_001, 6), (3000, 12), (9000 + length, 16)):
+        for seq_len, d_model in ((100_001, 4), (3000, 12), (990, 64)):  # 2t/12 is no float32 number
             check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", EXACT, FAR_ANGLES)
-        check.agrees(calling(990, 64), f"{name}(990, 64)", EXACT, FAR_ANGLES)
         for seq_len in (8192, 100_050):
             near(seq_len, 2, ANY_LENGTH)
         with check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
-            check.agrees(calling(60_001, 4, base=FINE), f"{name}(60001, 4, base={FINE})", EXACT, FINE_BASE)
+            check.agrees(calling(6001, 4, base=FINE), f"{name}(6001, 4, base={FINE})", EXACT, FINE_BASE)
     # A float64 result, a kept table that the caller may write to.
     with check.criterion("returns float32, a new tensor on each call", 0.5):
-        for seq_len, d_model in ((5, 8), (1, 8), (20_000, 2)):
-            check.has_dtype(calling(seq_len, d_model), torch.float32, f"{name}({seq_len}, {d_model})")
+        for given in ((5, 8), (1, 8), (20_000, 2)):
+            check.has_dtype(calling(*given), torch.float32, f"{name}{given}")
         check.has_dtype(calling(5, 8, base=500.0), torch.float32, f"{name}(5, 8, base=500)")
         check.returns_new(f"{name}(5, 8)", 5, 8, tolerance=NEAR)
     # A sine without its cosine, accepted or left to an error of another kind.
     with check.criterion("refuses an odd d_model", 0.5):
-        for d_model in (5, 1):
-            check.raises(calling(4, d_model), ValueError, f"{name}(4, {d_model})")
+        check.raises(calling(4, 5), ValueError, f"{name}(4, 5)")
 
 
 # ---- the shift ------------------------------------------------------------------------------------------------------
@@ -178,30 +173,27 @@ def shift_matrix(check: Check) -> None:
     # The transpose, blocks of the layout [sin | cos], mirrored or diagonal ones, a matrix right at position 0 alone.
     with check.criterion("offsets to the right", 1.5, golden=True):
         check.satisfies(calling(1, 6), f"{name}(1, 6)", _not_diagonal)
-        for offset, d_model in ((1, 6), (5, 16), (drawn, 8), (2, 64), (7, 2)):
+        for offset, d_model in ((1, 6), (5, 16), (drawn, 8), (7, 2)):
             near(offset, d_model)
-        for d_model in (98, 206):  # there 1/d_model is rounded so that arange(0, 1, 2/d_model) has one number too many
-            near(2, d_model, WIDTH)
+        near(2, 98, WIDTH)  # there 1/d_model is rounded so that arange(0, 1, 2/d_model) has one number too many
     # The sign of the offset dropped, or steps that are counted to the right only.
     with check.criterion("offset 0 and offsets to the left", 0.75, golden=True):
-        near(3, 6)  # 0 comes last: it is the identity for nearly every mistake
-        for offset, d_model in ((-drawn, 16), (-1, 6), (-2, 6), (-4, 2), (0, 10)):
+        near(3, 6)  # 0 comes last: it is the identity for nearly every mistake; -1 and -2 have the same hash
+        for offset, d_model in ((-drawn, 16), (-1, 6), (-2, 6), (0, 10)):
             near(offset, d_model, NEGATIVE)
         with check.holds(calling(-9, 18), f"{name}(-9, 18)", NEAR):  # a width that is not asked otherwise
             near(9, 18, AFTER_ITS_OPPOSITE)
     # 10,000 written as a number, for one sign of the offset too; a base kept from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         near(5, 16)
-        check.agrees(calling(4, 12, base=500.0), f"{name}(4, 12, base=500)", NEAR, BASE)
+        check.agrees(calling(4, 12, base=7.5), f"{name}(4, 12, base=7.5)", NEAR, BASE)
         near(4, 12, REMEMBERED_BASE)  # of this width nothing was asked before
-        for base in (1e6, 7.5):
-            check.agrees(calling(4, 12, base=base), f"{name}(4, 12, base={base:g})", NEAR, BASE)
         with check.holds(calling(-4, 12), f"{name}(-4, 12)", NEAR):
-            check.agrees(calling(-4, 12, base=500.0), f"{name}(-4, 12, base=500)", NEAR, LEFT_BASE)
+            check.agrees(calling(-4, 12, base=7.5), f"{name}(-4, 12, base=7.5)", NEAR, LEFT_BASE)
     # Frequencies or angles in float32, small sines that become 0, a base rounded to float32.
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
-        for offset, d_model in ((100_000, 8), (99_990 - drawn, 32), (5000 + drawn, 6)):
+        for offset, d_model in ((100_000, 20), (99_990 - drawn, 32)):
             check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", EXACT, FAR_ANGLES)
         with check.holds(calling(-drawn, 8), f"{name}({-drawn}, 8)", NEAR):
             check.agrees(calling(drawn - 99_990, 8), f"{name}({drawn - 99_990}, 8)", EXACT, FAR_ANGLES)
@@ -210,23 +202,20 @@ def shift_matrix(check: Check) -> None:
         check.agrees(calling(100_003, 4), f"{name}(100003, 4)", NEAR, ANY_OFFSET)  # there 1e-5 is not promised
         with check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
             check.agrees(calling(100_000, 8, base=FINE), f"{name}(100000, 8, base={FINE})", EXACT, FINE_BASE)
-    # A float64 result, a kept matrix or identity that the caller may write to.
+    # A float64 result, for an offset of one kind too; a kept matrix that the caller may write to.
     with check.criterion("returns float32, a new tensor on each call", 0.25):
         for offset in (3, 0, -3):
             check.has_dtype(calling(offset, 8), torch.float32, f"{name}({offset}, 8)")
-        for offset in (3, 0):
-            check.returns_new(f"{name}({offset}, 8)", offset, 8, tolerance=NEAR)
+        check.returns_new(f"{name}(3, 8)", 3, 8, tolerance=NEAR)
     # An odd width accepted, or refused for some offsets alone.
     with check.criterion("refuses an odd d_model", 0.5):
-        for d_model in (5, 1):
-            check.raises(calling(2, d_model), ValueError, f"{name}(2, {d_model})")
-        for offset in (0, -2):
+        for offset in (2, 0, -2):
             check.raises(calling(offset, 5), ValueError, f"{name}({offset}, 5)")
 
 
 # ---- the learned table ----------------------------------------------------------------------------------------------
 
-# One sum, rounded once or twice: relative 2^-8 of values below 6 in bfloat16, 2^-11 in float16.
+# One sum, rounded once or twice: relative 2^-8 of values below 6 in bfloat16.
 SUM = Tolerance(rtol=0, atol=1e-5)
 TABLE_GRADIENT = "The gradient for the table is wrong: every row must be trained, and enter the sum once, as it is."
 # rows are float32: their sum with a float64 x is exact but for the last bits of float64
@@ -261,7 +250,7 @@ LOW_GRADIENT = Hint(
     form=True,
 )
 HALF_GRADIENT = Tolerance(rtol=0, atol=0.05)  # two sequences' weights of at most 1, rounded to 2^-9 each and once more
-LOW_SUM = {torch.bfloat16: Tolerance(rtol=0, atol=0.06), torch.float16: Tolerance(rtol=0, atol=0.008)}
+LOW_SUM = Tolerance(rtol=0, atol=0.06)
 
 
 def holding(cls: Any, rows: torch.Tensor) -> Any:
@@ -275,10 +264,6 @@ def holding(cls: Any, rows: torch.Tensor) -> Any:
 def added(rows: torch.Tensor, x: torch.Tensor) -> Probe:
     """What the module with this table returns for x."""
     return lambda cls: holding(cls, rows)(x.clone())
-
-
-def _adding(rows: torch.Tensor, x: torch.Tensor) -> Probe:
-    return lambda cls: holding(cls, rows)(x)
 
 
 def _with(rows: torch.Tensor) -> Callable[..., Any]:
@@ -379,7 +364,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
     name = "LearnedPositionalEmbedding"
     # Rows of the batch's axis, of other positions or one for all; x or the rows scaled, multiplied or left out.
     with check.criterion("adds row p to position p", 0.75, golden=True):
-        for sizes in ((5, 5, 5, 3), (7, 2, 4, 6), (9, 4, 9, 2), (5, 3, 1, 4), (6, 1, 6, 8), (600, 1, 600, 2)):
+        for sizes in ((5, 5, 5, 3), (7, 2, 4, 6), (5, 3, 1, 4), (600, 1, 600, 2)):
             rows, x, call = rows_and_text(check, *sizes)
             check.agrees(added(rows, x), call, SUM)
     # A buffer, a frozen or detached table, a second parameter, x written to, rows kept from another text.
@@ -391,7 +376,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
     # Rows that are clamped, wrapped round, cut off or zero beyond the table, one row that broadcasts.
     with check.criterion("past max_len it raises", 0.5):
         # On the CPU in any case: an index out of range would end a CUDA device for all that comes after.
-        for max_len, seq_len, d_model in ((5, 6, 3), (4, 9, 4), (1, 2, 4), (3, 4, 1)):
+        for max_len, seq_len, d_model in ((5, 6, 3), (1, 2, 4)):
             x = torch.zeros(2, seq_len, d_model)
             check.raises(
                 making(max_len, d_model, then=x),
@@ -422,17 +407,16 @@ def trained_table(check: Check) -> None:
     check.satisfies(lambda cls: list(cls(7, 6).parameters()), f"{name}.parameters()", _one_table)
     check.satisfies(recording_a_graph(rows, x), call, _of_the_table(call, x + rows[: x.shape[1]]))
     check.keeps(_with(rows), call, x)
-    half = x.to(torch.bfloat16)
-    check.unchanged(_adding(rows, half), f"{call} in bfloat16", half)
+    low = x.to(torch.bfloat16)
+    check.unchanged(partial(_with(rows), x=low), f"{call} in bfloat16", low)
     check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
     rows, x, call = rows_and_text(check, 7, 2, 7, 6)
     check.agrees(table_gradient(rows, x), f"the gradient for the table of {call}", SUM, TABLE_GRADIENT)
     check.agrees(added_after(rows, x[:, :3], x), f"{call} after a text of 3 tokens", SUM, LONGER)
     check.agrees(added_after(rows, x, x[:, :3]), f"{name}(x (2, 3, 6)) after a text of 7 tokens", SUM, SHORTER)
     check.agrees(added_after(rows, torch.cat((x, x)), x), f"{call} after a batch of 4", SUM, SMALLER)
-    low = x.to(torch.bfloat16)
     call = f"the gradient for the table of {call} in bfloat16"
-    check.agrees(table_gradient(rows, low), call, HALF_GRADIENT, LOW_GRADIENT)
+    check.agrees(table_gradient(rows, x.to(torch.bfloat16)), call, HALF_GRADIENT, LOW_GRADIENT)
 
 
 def dtypes_of_x(check: Check) -> None:
@@ -440,27 +424,15 @@ def dtypes_of_x(check: Check) -> None:
     turned = x.transpose(0, 1).contiguous().transpose(0, 1)
     check.agrees(added(rows, x), call, SUM)
     check.agrees(added_as_it_lies(rows, turned), f"{call}, x not contiguous", SUM, STRIDES)
-    for dtype, tolerance in LOW_SUM.items():
-        low = x.to(dtype)
-        shown = f"{call} in {str(dtype).removeprefix('torch.')}"
-        check.has_dtype(added(rows, low), dtype, shown)
-        check.agrees(added(rows, low), shown, tolerance)
-    check.has_dtype(added(rows, x.double()), torch.float64, f"{call} in float64")
-    check.agrees(added(rows, x.double()), f"{call} in float64", EXACT_SUM, IN_FLOAT64)
-    low = x.to(torch.bfloat16)
+    low, wide = x.to(torch.bfloat16), x.double()
+    for given, words, tolerance, hint in ((low, "bfloat16", LOW_SUM, ""), (wide, "float64", EXACT_SUM, IN_FLOAT64)):
+        check.has_dtype(added(rows, given), given.dtype, f"{call} in {words}")
+        check.agrees(added(rows, given), f"{call} in {words}", tolerance, hint)
     check.agrees(added_after(rows, low, x), f"{call} after the same in bfloat16", SUM, AFTER_BFLOAT16)
-    check.agrees(
-        added_again(rows, 5 - rows, low),
-        f"{call} in bfloat16, once more after load_state_dict",
-        LOW_SUM[torch.bfloat16],
-        RELOADED,
-    )
-    check.agrees(
-        added_again(rows, 5 - rows, x, evaluating=True),
-        f"{call} after .eval(), once more after load_state_dict",
-        SUM,
-        RELOADED_EVALUATING,
-    )
+    again = "once more after load_state_dict"
+    check.agrees(added_again(rows, 5 - rows, low), f"{call} in bfloat16, {again}", LOW_SUM, RELOADED)
+    evaluated = added_again(rows, 5 - rows, x, evaluating=True)
+    check.agrees(evaluated, f"{call} after .eval(), {again}", SUM, RELOADED_EVALUATING)
 
 
 # ---- the counterexample ---------------------------------------------------------------------------------------------
@@ -535,12 +507,8 @@ def similarity_counterexample(check: Check) -> None:
             require_counterexample(check, d_model)
     # A search that ends before the first rise of a wide encoding, or takes rounding for a rise.
     with check.criterion("any even width up to 1024", 1, golden=True):
-        drawn = [2 * int(half) for half in check.randint(5, 512, (12,))]
-        # 40, 90, 150, 204 and 400 tell bases of 5,000, 10,100 and 20,000 from 10,000. Where the least product lies at the
-        # end of a search, the next offset may fall: 130, 168, 226, 244, 300, 346, 348, 580 for round numbers of offsets.
-        small, large = (
-            (6, 8, 10, 14, 16, 24, 32, 40, 58, 90, 130, 138, 150, 168),
-            (204, 220, 226, 244, 252, 256, 300, 346, 348, 400, 420, 512, 580, 768, 800, 860, 1022, 1024),
-        )
-        for d_model in (*small, *drawn, *large):
+        drawn = [2 * int(half) for half in check.randint(5, 512, (3,))]
+        # 90, 204 and 400 tell bases of 5,000, 10,100 and 20,000 from 10,000. Where the least product lies at the end of a
+        # search, the next offset may fall: 58, 90, 130, 138, 226, 244, 300, 348, 420, 580 for round numbers of offsets.
+        for d_model in (6, 32, 58, 90, 130, 138, 204, 226, 244, 300, 348, 400, 420, 580, 800, 1024, *drawn):
             require_counterexample(check, d_model)

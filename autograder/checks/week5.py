@@ -144,11 +144,8 @@ def position_interpolation(check: Check) -> None:
         check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", near, WHOLE)
         far = check.randint(0, 60000, (3, 7))
         check.agrees(calling(far, 3.0), f"{name}(integers up to 60,000 of shape (3, 7), 3.0)", near, WHOLE)
-        check.agrees(calling(steps.to(torch.int32), 2), f"{name}(int32 0..11, 2)", near, WHOLE)
         check.agrees(calling(steps, 2.5), f"{name}(0..11, 2.5)", near, FRACTIONAL_SCALE)
-        for given, words in ((steps[7], "7 of shape ()"), (steps.reshape(3, 1, 4), "0..11 of shape (3, 1, 4)")):
-            check.agrees(calling(given, 4.0), f"{name}({words}, 4.0)", near, ANY_SHAPE)
-        check.agrees(calling(far[:0], 4.0), f"{name}(no positions, of shape (0, 7), 4.0)", near, ANY_SHAPE)
+        check.agrees(calling(steps[7], 4.0), f"{name}(7 of shape (), 4.0)", near, ANY_SHAPE)
     # One dtype whatever is given, float64 rounded on the way, what is right for positions from 0 upwards alone.
     with check.criterion("floating positions, dtypes, negative positions", 0.75, golden=True):
         exact = Tolerance(1e-5, 1e-6, exact_dtype=True)
@@ -157,20 +154,12 @@ def position_interpolation(check: Check) -> None:
         check.agrees(calling(below, 4.0), f"{name}(int16 -6..5, 4.0)", exact, BELOW_ZERO)
         check.agrees(calling(steps.to(torch.uint8), 1.0), f"{name}(uint8 0..11, 1.0)", exact, DTYPE)
         given = torch.tensor([0.5, -3.0, 100.25, 7.0], device=check.device)
-        for scale in (2.5, 0.5):
-            check.agrees(calling(given, scale), f"{name}(floats, some negative, {scale})", near)
+        check.agrees(calling(given, 0.5), f"{name}(floats, some negative, 0.5)", near)
         wide = check.randn(6, dtype=torch.float64)  # thirds of these are not what float32 gives
         twelve = Tolerance(1e-12, 1e-12, exact_dtype=True)
         check.agrees(calling(wide, 3.0), f"{name}(float64 positions, 3.0)", twelve, DIGITS)
-        for dtype in (torch.float32, torch.bfloat16, torch.float16):
-            # bfloat16 rounds once (2^-9) or, as product with 1/scale, three times
-            rounding = 1e-5 if dtype == torch.float32 else 1e-2
-            check.agrees(
-                calling(given.to(dtype), 4.0),
-                f"{name}({dtype} positions, 4.0)".replace("torch.", ""),
-                Tolerance(rounding, 1e-6, exact_dtype=True),
-                DTYPE,
-            )
+        rounded = Tolerance(1e-2, 1e-6, exact_dtype=True)  # once or, as product with 1/scale, three times
+        check.agrees(calling(given.half(), 4.0), f"{name}(float16 positions, 4.0)", rounded, DTYPE)
     # Gradients cut off, positions divided in place, or handed back where the scale is 1.
     with check.criterion("returns a new tensor, leaves its argument alone and passes gradients", 0.125):
         given = check.randn(6)
@@ -202,7 +191,6 @@ ROUNDED = Hint(
     "A small new base comes out rounded. (It is a float and keeps its decimals.)",
     lambda got, expected: any(got == round(expected, digits) for digits in range(3)),
 )
-ASKED_FOR_A_FLOAT = ((10000.0, 4.0, 8), (10000.0, 1.0, 16))
 
 
 @exercise(WEEK, "ntk_base")
@@ -213,24 +201,19 @@ def ntk_base(check: Check) -> None:
     # Small dimensions first: there d/(d-2) is far from 1 and the mistakes are large.
     # The exponent left out, upside down, of pairs or on base * scale; the scale applied twice or divided by.
     with check.criterion("base 10,000", 2, golden=True):
-        for scale, head_dim in ((2.0, 4), (4.0, 8), (8.0, 16), (4.0, 64), (16.0, 128), (3.5, 32)):
+        for scale, head_dim in ((2.0, 4), (4.0, 8), (16.0, 128), (3.5, 32)):
             at(10000.0, scale, head_dim)
     # 10,000 written as a number, scales below 1 lifted to 1, a new base that is rounded.
     with check.criterion("other bases, and scales that are not above 1", 0.75, golden=True):
-        for base, scale, head_dim in (
-            (500.0, 4.0, 6),
-            (10000.0, 64.0, 4),
-            (1e6, 2.0, 64),
-            (10000.0, 1.0, 16),
-            (10000.0, 0.5, 8),
-        ):
-            at(base, scale, head_dim)
+        at(500.0, 4.0, 6)
+        for scale, head_dim in ((64.0, 4), (1.0, 16), (0.5, 8)):
+            at(10000.0, scale, head_dim)
         at(7.5, 0.5, 8, ROUNDED)  # gives 2.976
     # A tensor or an int returned.
     with check.criterion("a Python float", 0.25):
-        for arguments in ASKED_FOR_A_FLOAT:
-            words = f"ntk_base({', '.join(f'{argument:g}' for argument in arguments)})"
-            check.satisfies(calling(*arguments), words, is_float(words))
+        for scale, head_dim in ((4.0, 8), (1.0, 16)):
+            words = f"ntk_base(10000, {scale:g}, {head_dim})"
+            check.satisfies(calling(10000.0, scale, head_dim), words, is_float(words))
 
 
 JUST_BEYOND = "A length well beyond the training length is right, one token beyond it is not."
@@ -252,36 +235,26 @@ def dynamic_ntk_base(check: Check) -> None:
 
     # The scale alone or no scale, - (scale - 1) left out or without its brackets, no exponent, whole-number division.
     with check.criterion("beyond the training length", 1.25, golden=True):
-        for scale, head_dim, seq_len, original_len in (
-            (2.0, 8, 192, 64),
-            (1.0, 8, 200, 64),
-            (4.0, 16, 65, 64),
-            (2.0, 64, 16384, 4096),
-            (8.0, 128, 5000, 4096),
-        ):
-            at(scale, head_dim, seq_len, original_len)
+        at(2.0, 8, 192, 64)
+        at(1.0, 8, 200, 64)
+        at(8.0, 128, 5000, 4096)
         at(2.0, 8, 300, 100, base=500.0)
-        at(2.0, 8, 300, 100, base=7.5)
         at(2.5, 8, 192, 64)
     # The formula up to the training length too, an upper limit, the longest length so far kept, a tensor returned.
     with check.criterion("one token and 64 times beyond it; unchanged up to it, whatever came before", 0.75):
         # Each hint names what its call alone shows: none of these follows another length of the same text and scale.
         beyond = at(8.0, 128, 2049, 2048, hint=JUST_BEYOND)
         at(2.0, 8, 65_536, 1024, hint=FAR_BEYOND)
-        for scale, seq_len in ((4.0, 64), (3.0, 63), (6.0, 32), (8.0, 1)):
+        for scale, seq_len in ((4.0, 64), (3.0, 63), (8.0, 1)):
             below = at(scale, 8, seq_len, 64, hint=SHORT)
         at(2.0, 8, 50, 90, base=7.5, hint=SHORT)
-        at(4.0, 8, 128, 64)
         at(4.0, 8, 256, 64)
         at(0.5, 8, 192, 64, hint=SHRUNK)
         at(4.0, 8, 200, 64, hint=STATE)
         at(4.0, 8, 64, 64, hint=STATE)
         at(8.0, 128, 2049, 2048, hint=STATE)
-        for head_dim, original_len in (
-            (16, 100),
-            (8, 150),
-        ):  # other than at (2, 8, 300, 100) with base 500, asked above
-            at(2.0, head_dim, 300, original_len, base=500.0, hint=STATE)
+        at(2.0, 16, 300, 100, base=500.0, hint=STATE)  # other than (2, 8, 300, 100) with base 500, asked above
+        at(2.0, 8, 300, 150, base=500.0, hint=STATE)
         at(2.0, 8, 90, 64, base=2.5, hint=ROUNDED)
         for probe, call in (beyond, below):
             check.satisfies(probe, call, is_float(call))
@@ -297,14 +270,10 @@ EQUAL = (
     "Usual sizes are right, one where low and high are equal is not. (There 0.001 is added to high: a step "
     "instead of a division by zero.)"
 )
-
-
 EQUAL_AT_THE_END = (
     "With low and high both 0 the step is right, with both at head_dim - 1 it is not. (No pair is above them, so none is "
     "divided.)"
 )
-
-
 REMEMBERED = (
     "With new sizes another base and other betas are right, with sizes asked for before they are not. (What you keep from a "
     "call must go by all the arguments.)"
@@ -328,20 +297,14 @@ def yarn_frequencies(check: Check) -> None:
 
     # A ramp reversed, over channels or turns, or with other ends; slow pairs changed in another way, or all of them.
     with check.criterion("values for usual sizes", 2, golden=True):
-        for head_dim, scale, original_len in (
-            (128, 4.0, 4096),
-            (64, 8.0, 2048),
-            (128, 16.0, 8192),
-            (32, 2.5, 1000),
-            (96, 4.0, 4096),
-            (128, 4.0, 11_350),
-        ):
-            at(head_dim, scale, original_len)
+        at(128, 4.0, 4096)
+        at(32, 2.5, 1000)
+        at(96, 4.0, 4096)
+        at(128, 4.0, 11_350)
     # Ends that are not clamped, high clamped to the last pair, a division by zero where they are equal.
     with check.criterion("low clamped at 0, high at head_dim - 1, low equal to high", 0.75, golden=True):
         at(16, 4.0, 64, CLAMPED)
         # Sizes that the visible check has not asked for with another base: a memory would be taken for a wrong ramp.
-        at(12, 4.0, 16, CLAMPED)
         at(14, 4.0, 100_000, CLAMPED, base=100.0, beta_fast=1000.0)
         at(16, 4.0, 4, EQUAL)
         at(4, 4.0, 676, EQUAL_AT_THE_END, base=2.0)
@@ -355,15 +318,12 @@ def yarn_frequencies(check: Check) -> None:
         at(64, 4.0, 4096, REMEMBERED, base=10_100.0)  # both ends of the ramp stay where they were
         at(64, 4.0, 468, base=99.5)  # neither end is clamped; a base of 99 would move one
         at(64, 4.0, 4096, REMEMBERED, beta_fast=16.0)
-        at(64, 4.0, 4096, REMEMBERED, beta_slow=2.0, beta_fast=20.0)
         at(64, 4.0, 4096, beta_slow=1.5, beta_fast=2.5)  # betas of 1 and 2 would move both ends
         at(64, 1.0, 4096)
     # A float64 result, a kept tensor that the caller may write to, an odd head_dim accepted.
     with check.criterion("float32, a new tensor on each call; takes any even head_dim, refuses an odd one", 0.5):
-        for head_dim, original_len in ((6, 2000), (10, 4096), (2, 4096)):  # no end of the ramp is clamped with 6 and 10
-            check.agrees(
-                calling(head_dim, 4.0, original_len), f"yarn_frequencies({head_dim}, 4, {original_len})", tolerance
-            )
+        for head_dim, original_len in ((10, 4096), (2, 4096)):  # no end of the ramp is clamped with 10
+            at(head_dim, 4.0, original_len)
         for scale, original_len in ((4.0, 64), (1.0, 64), (4.0, 4)):  # a ramp, none, a step
             words = f"yarn_frequencies(16, {scale}, {original_len})"
             check.has_dtype(calling(16, scale, original_len), torch.float32, words)
@@ -372,6 +332,7 @@ def yarn_frequencies(check: Check) -> None:
             check.raises(calling(7, scale, 64), ValueError, f"yarn_frequencies(7, {scale}, 64)")
 
 
+NOT_STRETCHED = "For scale <= 1 the factor is 1: nothing is stretched."
 NO_LIMIT = "Scales from 1.5 to 8 are right, one of 1000 is not. (Equation (8) has no upper limit.)"
 
 
@@ -381,20 +342,15 @@ def yarn_temperature(check: Check) -> None:
     tolerance = Tolerance(rtol=1e-5, atol=0)
     # The square, the root or the reciprocal, another logarithm, 0.1 or 1 left out or within the wrong brackets.
     with check.criterion("scales above 1", 1.5, golden=True):
-        for scale in (4.0, 2.0, 8.0, 1.5):
+        for scale in (4.0, 8.0, 1.5):
             check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
         check.agrees(calling(1000.0), "yarn_temperature(1000)", tolerance, NO_LIMIT)
     # A factor below 1 where nothing is stretched, a tensor or an int returned.
     with check.criterion("1 for scales up to 1; a Python float", 0.5):
-        probes = {scale: calling(scale) for scale in (4.0, 1.0, 0.5, 0.1)}
+        probes = {scale: calling(scale) for scale in (4.0, 1.0, 0.5)}
         check.value(probes[4.0], "yarn_temperature(4)")
-        for scale in (1.0, 0.5, 0.1):
-            check.agrees(
-                probes[scale],
-                f"yarn_temperature({scale:g})",
-                tolerance,
-                "For scale <= 1 the factor is 1: nothing is stretched.",
-            )
+        for scale in (1.0, 0.5):
+            check.agrees(probes[scale], f"yarn_temperature({scale:g})", tolerance, NOT_STRETCHED)
         for scale, probe in probes.items():
             words = f"yarn_temperature({scale:g})"
             check.satisfies(probe, words, is_float(words))
@@ -418,7 +374,7 @@ OTHER_N0 = Hint(
 def log_n_scale(check: Check) -> None:
     # The fraction upside down, a difference, the logarithm of n / n0, no logarithm, YaRN's temperature.
     with check.criterion("more keys than in training", 1.5, golden=True):
-        for n, n0 in ((1000, 7), (4096, 64), (512, 64), (65, 64)):
+        for n, n0 in ((1000, 7), (512, 64), (65, 64)):
             check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE)
     # A clamp, an exception for one key, a factor kept by n alone, a tensor returned.
     with check.criterion("as many or fewer: 1, and below 1", 0.5):
@@ -426,7 +382,6 @@ def log_n_scale(check: Check) -> None:
         for n, n0, hint in (
             (64, 64, NO_CLAMP),
             (8, 64, NO_CLAMP),
-            (2, 1000, NO_CLAMP),
             (1, 64, ONE_KEY),
             (512, 8, OTHER_N0),  # after (512, 64)
         ):
@@ -466,6 +421,11 @@ def seen(call: Probe) -> Probe:
     return probe
 
 
+FAR_DISTANCES = (
+    "Right for short distances, wrong for those up to 200. (A limit may be any number, and int64 holds all of them.)"
+)
+
+
 @exercise(WEEK, "clipped_distances")
 def clipped_distances(check: Check) -> None:
     def at(n_queries: int, n_keys: int, limit: int, hint: str = "") -> None:
@@ -474,12 +434,13 @@ def clipped_distances(check: Check) -> None:
 
     # A wrong sign, positions clipped instead of distances, a limit off by one, keys beyond it dropped or counted anew.
     with check.criterion("as many queries as keys", 0.5, golden=True):
-        for n, limit in ((6, 3), (9, 1), (5, 9), (4, 0)):
+        for n, limit in ((6, 3), (5, 9), (4, 0)):
             at(n, n, limit)
-    # Rows counted from 0 where the queries are the last of the positions.
+    # Rows counted from 0 where the queries are the last of the positions, distances in int8.
     with check.criterion("fewer queries than keys: the last positions", 0.5, golden=True):
-        for n_queries, n_keys, limit in ((2, 6, 3), (1, 9, 31), (3, 80, 31)):
+        for n_queries, n_keys, limit in ((2, 6, 3), (1, 80, 31)):
             at(n_queries, n_keys, limit, ALIGNED)
+        at(1, 300, 200, FAR_DISTANCES)
 
 
 @exercise(WEEK, "rotary_scores")
@@ -494,7 +455,7 @@ def rotary_scores(check: Check) -> None:
 
     # No rotation, the wrong direction, the sine's part left out, own distances, a scale, the other layout.
     with check.criterion("distances clipped at a limit", 1.25, golden=True):
-        for shape in ((1, 1, 5, 5, 2, 2), (2, 3, 9, 9, 8, 4), (2, 2, 3, 12, 16, 7), (1, 2, 1, 40, 16, 31)):
+        for shape in ((1, 1, 5, 5, 2, 2), (2, 3, 9, 9, 8, 4), (1, 2, 1, 40, 16, 31)):
             *given, words = drawn(*shape)
             check.agrees(seen(calling(*given)), f"{words})", SCORES)
     # One row of distances used for all queries, or distances made up from the place in the table.
@@ -548,7 +509,7 @@ SHAPES = {
 VOCABULARY = Hint("With a vocabulary of 7 the losses are right, with one of 9 they are not.", form=True)
 EVAL, TRAIN = (False,) * 8, (True,) * 8
 MIXED = (
-    (True, True, False, False, False, False, False, True),
+    (True, True, False, False, True, False, False, True),
     (False, False, True, True, False, False, True, False),
 )
 # Losses of 2 to 4 nats, float32 logits of order 5: right ones differ by 1e-6. Dropout, another window or another target
@@ -559,8 +520,6 @@ EVAL_MODE = (
     "With the model in eval mode the losses are right, in train mode they are not: switch the model to eval "
     "mode while you measure, or its dropout spoils the loss."
 )
-
-
 MIXED_MODES = "With the model in train mode the losses are right, with its parts in different modes they are not."
 AFTER_REFUSAL = (
     "After a refusal some training flag is not what it was before: check the lengths first, or restore in `finally`."
@@ -769,7 +728,7 @@ def losses_in_train_mode(check: Check) -> None:
 def flags_and_weights(check: Check) -> list[tuple[Run, str]]:
     """Gives back the runs, the first one in eval mode, and words for their calls."""
     weights, tokens = model_and_text(check, 2, 15)
-    modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), *((mixed, "mixed modes") for mixed in MIXED[:1]))
+    modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), (MIXED[0], "mixed modes"))
     runs = [(Run(weights, flags, tokens, [6, 12], 4), shown_call(words, tokens, [6, 12], 4)) for flags, words in modes]
     for run, shown in runs:
         check.agrees(left_behind("flags", run), f"the training flags after {shown}", EXACT, FLAGS)
@@ -787,23 +746,22 @@ def gradients_and_kinds(check: Check, runs: list[tuple[Run, str]]) -> None:
     check.agrees(other_lengths(run, [6, 12]), unasked, EXACT, LENGTHS_READ)
     for key, hint in (("recorded a graph", RECORDED), ("has gradients", BACKWARD), ("gradient mode", SWITCHED_OFF)):
         check.agrees(left_behind(key, run), f"'{key}' after {shown}", EXACT, hint)
-    for other, words in runs[1:]:
-        check.agrees(left_behind("recorded a graph", other), f"'recorded a graph' after {words}", EXACT, RECORDED)
+    in_train_mode, words = runs[1]
+    check.agrees(left_behind("recorded a graph", in_train_mode), f"'recorded a graph' after {words}", EXACT, RECORDED)
     check.agrees(still_trained(run), f"whether parameters ask for gradients after {shown}", EXACT, FROZEN)
     check.agrees(kinds_of_losses(run), f"the types of the losses of {shown}", EXACT, FLOATS)
     check.agrees(keys_are_ints(run), f"whether the keys of {shown} are ints", EXACT, KEYS)
     weights, tokens = model_and_text(check, 2, 15)
-    lengths = [12, 6]
+    lengths = [12, 6]  # sorted in place they are others
     asked = _losses_of(weights, EVAL, tokens, lengths, 4)
-    check.unchanged(asked, shown_call("eval mode", tokens, [12, 6], 4), tokens, lengths)
+    check.unchanged(asked, shown_call("eval mode", tokens, lengths, 4), tokens, lengths)
 
 
 def refusals(check: Check) -> None:
     weights, tokens = model_and_text(check, 2, 9)
-    # before the refusals: a call that ends well leaves gradients on
+    # Before the refusals: a call that ends well leaves gradients on. The values are compared above.
     accepted = losses(weights, EVAL, tokens, [8], 8)
     shown = f"the number of losses from {shown_call('eval mode', tokens, [8], 8)}"
-    # their values are compared above
     check.agrees(lambda subject: len(accepted(subject)), shown, hint=AS_MANY_TARGETS)
     weights, tokens = model_and_text(check, 2, 20)
     refused = [

@@ -94,11 +94,11 @@ def relative_positions(check: Check) -> None:
     name = "relative_positions"
     # Query minus key.
     with check.criterion("as many queries as keys", 0.75, golden=True):
-        for n in (4, 7, 1):
+        for n in (4, 7):
             check.agrees(calling(n, n), f"{name}({n}, {n})", EXACT)
     # Queries counted from position 0.
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
-        for n_queries, n_keys in ((2, 5), (1, 4), (6, 9), (1, 12)):
+        for n_queries, n_keys in ((2, 5), (1, 4), (6, 9)):
             check.agrees(calling(n_queries, n_keys), f"{name}({n_queries}, {n_keys})", EXACT, ALIGNED)
     # Numbers that cannot be an index, a cached matrix that the caller may write to, a bound left out or one too far.
     with check.criterion("int64, a new tensor on each call; refuses more queries than keys and none at all", 0.5):
@@ -174,6 +174,7 @@ OVERFLOW = Hint(
 )
 MASKED_SLOPE = Hint(NO_KEY_SLOPE, lambda got, expected: not bool(got.isfinite().all()), otherwise=CUT)
 LARGE = Tolerance(rtol=0, atol=1e-3)  # scores of some hundreds are rounded to 3e-5
+PARTS = ("out", "weights")  # what is returned
 
 
 def in_float32(check: Check, tensors: list[Tensor], words: str) -> None:
@@ -182,6 +183,13 @@ def in_float32(check: Check, tensors: list[Tensor], words: str) -> None:
         probe = result(calling(*tensors), place)
         check.agrees(probe, f"{part} of {words})", CLOSE)
         check.has_dtype(probe, torch.float32, f"{part} of {words})")
+
+
+def gradients(check: Check, letters: tuple[str, ...], tensors: list[Tensor], words: str) -> None:
+    """Of out for each argument, and of the weights."""
+    for at, letter in enumerate(letters):
+        check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
+    check.agrees(slope(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
 
 
 def own_strides(check: Check, drawn: Callable[..., Drawn], sizes: tuple[int, ...], heads: int) -> None:
@@ -229,24 +237,24 @@ def _shaw_agrees(
     hint: Hint | str = "",
     mask: Tensor | None = None,
     tolerance: Tolerance = CLOSE,
+    part: str = "out",
 ) -> None:
-    """The weights first: if they are right and out is not, the values are at fault."""
     arguments = tensors if mask is None else [*tensors, mask]
-    for place, part, likely in ((1, "weights", hint), (0, "out", hint or VALUES)):
-        check.agrees(result(calling(*arguments), place), f"{part} of {words})", tolerance, likely)
+    check.agrees(result(calling(*arguments), PARTS.index(part)), f"{part} of {words})", tolerance, hint)
 
 
 @exercise(WEEK, "shaw_attention")
 def shaw_attention(check: Check) -> None:
     # A key table left out, not scaled or read by another offset. Nothing is clipped: that costs its own criterion.
     with check.criterion("the weights: score q.(k + rel_k)/sqrt(head_dim)", 1, golden=True):
-        for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6), (1, 2, 1, 1, 4, 4, 2)):
-            tensors, words = _shaw(check, *sizes)
-            check.agrees(result(calling(*tensors), 1), f"weights of {words})", CLOSE)
+        for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6)):
+            _shaw_agrees(check, *_shaw(check, *sizes), part="weights")
     # The value table left out, or the key table used for it.
     with check.criterion("out: the values and their own table", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6)):
-            _shaw_agrees(check, *_shaw(check, *sizes))
+            tensors, words = _shaw(check, *sizes)
+            _shaw_agrees(check, tensors, words, part="weights")
+            _shaw_agrees(check, tensors, words, VALUES)
     # Offsets that wrap round or are left out in place of being clipped.
     with check.criterion("offsets beyond clip, clip 0", 0.75, golden=True):
         for sizes, hint in (
@@ -277,23 +285,18 @@ def shaw_attention(check: Check) -> None:
 
 
 def _shaw_masks(check: Check) -> None:
-    def masked(tensors: list[Tensor], words: str, mask: Tensor, hint: Hint) -> None:
-        check.agrees(result(calling(*tensors, mask), 0), f"out of {words}, mask {tuple(mask.shape)})", CLOSE, hint)
-
     tensors, words = _shaw(check, 4, 4, 4, 4, 4, 6, 5)
     mask = reference.causal_mask(4, 4).to(check.device)
     _shaw_agrees(check, tensors, f"{words}, causal mask", MASKED, mask)
     mask = mask.clone()
     mask[2] = False
-    _shaw_agrees(check, tensors, f"{words}, row 2 of the mask all False", NO_KEY, mask)
+    for part in PARTS:
+        _shaw_agrees(check, tensors, f"{words}, row 2 of the mask all False", NO_KEY, mask, part=part)
+    for shape in ((4, 1, 1, 4), (4,), (4, 4, 4), (4, 4, 4, 4)):
+        _shaw_agrees(check, tensors, f"{words}, mask {shape}", ANY_MASK, mixed_mask(check, *shape))
     padding = torch.ones(4, 1, 1, 4, dtype=torch.bool, device=check.device)
-    padding[1, ..., :2] = False
-    _shaw_agrees(check, tensors, f"{words}, mask (4, 1, 1, 4)", MASKED, padding)
-    for shape in ((4,), (4, 4, 4), (4, 4, 4, 4)):
-        masked(tensors, words, mixed_mask(check, *shape), ANY_MASK)
-    padding = padding.clone()  # the other is asked again for the diagnosis
     padding[1] = False
-    masked(tensors, f"{words}, sequence 1 padding alone", padding, NO_KEY)
+    _shaw_agrees(check, tensors, f"{words}, sequence 1 padding alone", NO_KEY, padding)
     (q, k, v, rel_k, rel_v), words = _shaw(check, 2, 2, 1, 5, 4, 3, 6)
     without_offsets = [q, k, v, torch.zeros_like(rel_k), torch.zeros_like(rel_v)]
     words += ", rel_k and rel_v zero, mask (2, 1, 1, 5)"
@@ -303,26 +306,21 @@ def _shaw_masks(check: Check) -> None:
 
 
 def _shaw_form(check: Check) -> None:
-    letters = tuple(enumerate(("q", "k", "v", "rel_k", "rel_v")))
     tensors, words = _shaw(check, 2, 2, 5, 5, 4, 6, 6)
     in_float32(check, tensors, words)
     wide = [tensor.double() for tensor in tensors]
     _shaw_agrees(check, wide, f"{words}, float64", DTYPE, tolerance=DOUBLE)
-    for at, letter in letters:
-        check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
-    check.agrees(slope(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
+    gradients(check, ("q", "k", "v", "rel_k", "rel_v"), tensors, words)
     mask = torch.ones(5, 5, dtype=torch.bool, device=check.device).tril()
     mask[2] = False
     empty_row = f"{words}, causal mask, its row 2 all False"
     with check.holds(result(calling(*tensors, mask), 0), f"out of {empty_row})", CLOSE):
-        for at, letter in letters:
-            gradient_of = f"the gradient for {letter} of {empty_row})"
-            check.agrees(slope(*tensors, mask, at=at, place=0), gradient_of, SLOPE, MASKED_SLOPE)
-        _shaw_agrees(check, wide, f"{empty_row}, float64", DTYPE, mask, DOUBLE)
+        call = f"the gradient for q of {empty_row})"
+        check.agrees(slope(*tensors, mask, at=0, place=0), call, SLOPE, MASKED_SLOPE)
+        _shaw_agrees(check, wide, f"{empty_row}, float64", DTYPE, mask, DOUBLE, "weights")
     own_strides(check, partial(_shaw, check), (2, 2, 3, 5, 4, 6, 6), 3)
     overflowing(check, tensors, words)
-    check.unchanged(lambda f: f(*tensors, mask), f"{words}, row 2 of the mask all False)", mask)
-    check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)
+    check.keeps(lambda f, *given: f(*given), f"{empty_row})", *tensors, mask)
 
 
 def result(call: Probe, place: int) -> Probe:
@@ -331,22 +329,6 @@ def result(call: Probe, place: int) -> Probe:
     def probe(subject: Any) -> Any:
         value = call(subject)
         return value[place] if isinstance(value, (tuple, list)) and len(value) == 2 else value
-
-    return probe
-
-
-LONG_FOR_LOOPS = 60  # keys: some right answers are loops, and are asked for out and weights at once
-
-
-def both(call: Probe) -> Probe:
-    """The results of one call of a function that returns (out, weights), the weights first; all of it if it returns
-    something else."""
-
-    def probe(subject: Any) -> Any:
-        value = call(subject)
-        if isinstance(value, (tuple, list)) and len(value) == 2:
-            return {"weights": value[1], "out": value[0]}
-        return value
 
     return probe
 
@@ -371,11 +353,11 @@ def rel_shift(check: Check) -> None:
 
     # The wrong column padded or the wrong row dropped.
     with check.criterion("as many queries as keys", 1.25, golden=True):
-        for shape in ((4, 4, 4, 4), (2, 3, 7, 7), (1, 2, 2, 2)):
+        for shape in ((4, 4, 4, 4), (2, 3, 7, 7)):
             shifted(check.randn(*shape))
     # Rows moved by n_keys - 1 - i, or queries and keys exchanged in the view.
     with check.criterion("with a memory: more keys than queries", 1, golden=True):
-        for shape in ((2, 3, 3, 7), (1, 2, 5, 6), (2, 2, 2, 9), (2, 2, 1, 4)):
+        for shape in ((2, 3, 3, 7), (1, 2, 5, 6), (2, 2, 1, 4)):
             shifted(check.randn(*shape), MEMORY)
     # `view` of memory that is not contiguous, a padding of another dtype, a row written in place.
     with check.criterion("not contiguous, float64, gradients, argument left alone", 0.5):
@@ -408,6 +390,11 @@ NO_BIAS = (
 )
 
 
+MANY_KEYS = Hint(
+    "Right with few keys, wrong with 200. (There may be any number of keys, and no distance is clipped.)", form=True
+)
+
+
 @exercise(WEEK, "transformer_xl_scores")
 def transformer_xl_scores(check: Check) -> None:
     name = "transformer_xl_scores"
@@ -436,14 +423,15 @@ def transformer_xl_scores(check: Check) -> None:
             agrees([*tensors[:3], zero, zero], f"{words}, both biases zero")
     # A bias left out, the two exchanged, or one in both terms.
     with check.criterion("the two biases", 1, golden=True):
-        for sizes in ((4, 4, 4, 4, 4), (2, 3, 6, 6, 8), (2, 1, 5, 5, 16)):
+        for sizes in ((4, 4, 4, 4, 4), (2, 3, 6, 6, 8)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, NO_BIAS)
-    # Queries counted from position 0.
+    # Queries counted from position 0, distances clipped as T5's are.
     with check.criterion("with a memory: more keys than queries", 1, golden=True):
-        for sizes in ((2, 3, 3, 7, 8), (1, 2, 1, 5, 4), (2, 2, 5, 6, 4)):
+        for sizes in ((2, 3, 3, 7, 8), (1, 2, 1, 5, 4)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, LAST)
+        agrees(*drawn(1, 2, 2, 200, 4), MANY_KEYS)
     # Gradients cut off, a dtype forced, `view` of a projection, an argument written to, what was made of r kept.
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = drawn(2, 2, 3, 5, 4)
@@ -503,34 +491,23 @@ def t5_bucket(check: Check) -> None:
         at(both, "8 .. 100,000 on both sides")
     # Halves where there is one side.
     with check.criterion("far offsets, causal", 1, golden=True):
-        at([-n for n in far], "-100,000 .. -8", False, hint=ONE_SIDED)
+        causal = calling(torch.tensor([-n for n in far], device=check.device), bidirectional=False)
+        check.agrees(causal, f"{name}(-100,000 .. -8, bidirectional=False)", EXACT, ONE_SIDED)
         at([1, 2, 7, 20, 90, 300], "1 .. 300", False, hint=ONE_SIDED)
-        check.agrees(
-            calling(torch.tensor([-n for n in far], device=check.device), bidirectional=False),
-            f"{name}(-100,000 .. -8, bidirectional=False)",
-            EXACT,
-            ONE_SIDED,
-        )
     # 32, 16, 8 or 128 written as numbers.
     with check.criterion("other sizes", 0.75, golden=True):
         # No logarithm is whole within 90 for these sizes, but at max_distance itself, which is left out.
-        offsets = [n for n in range(-90, 91) if n and abs(n) not in (20, 37, 41, 53)]
-        for arguments in ((True, 8, 20), (False, 8, 37), (True, 20, 53), (False, 13, 41)):
+        offsets = [n for n in range(-90, 91) if n and abs(n) not in (20, 37, 41)]
+        for arguments in ((True, 8, 20), (False, 8, 37), (False, 13, 41)):
             at([n for n in offsets if n < 0 or arguments[0]], "-90 .. 90", *arguments, hint=ARGUMENTS)
         # No logarithm is within 0.01 of a whole number there: float32 and float64 agree.
         distances = (3, 60, 100, 150, 200, 310, 700, 900)
-        wide = [-n for n in reversed(distances)] + list(distances)
-        for arguments in ((True, 32, 1000), (False, 64, 517)):
-            at([n for n in wide if n < 0 or arguments[0]], "-900 .. 900", *arguments, hint=ARGUMENTS)
+        at([-n for n in distances], "-900 .. -3", False, 64, 517, hint=ARGUMENTS)
     # A float result, a shape lost, `view` of a transposed matrix, offsets clamped in place.
     with check.criterion("int64, any shape", 0.125):
         drawn = check.randint(-7, 0, (3, 4, 5))
-        for call, words in (
-            (calling(drawn), "offsets of shape (3, 4, 5)"),
-            (calling(drawn[0, 0], False), "offsets of shape (5,), False"),
-            (calling(drawn[0, 0, 0]), "a single offset, a 0-d tensor"),
-        ):
-            check.agrees(_form_of(call), f"{name}({words})", hint=WHOLE)  # values are compared above
+        for given, words in ((drawn, "offsets of shape (3, 4, 5)"), (drawn[0, 0, 0], "a single offset, a 0-d tensor")):
+            check.agrees(_form_of(calling(given)), f"{name}({words})", hint=WHOLE)  # values are compared above
         with check.holds(calling(drawn[0]), f"{name}(offsets of shape (4, 5))", EXACT):
             check.agrees(calling(drawn[0].T), f"{name}(offsets of shape (5, 4), not contiguous)", EXACT, STRIDES)
         signed = torch.arange(-7, 8, device=check.device).reshape(3, 5)
@@ -574,25 +551,23 @@ def _t5_agrees(
     **options: Any,
 ) -> None:
     words += "".join(f", {key}={value}" for key, value in options.items())
-    call = calling(*tensors, **options)
-    if tensors[1].shape[-2] >= LONG_FOR_LOOPS:
-        check.agrees(both(call), f"{words})", tolerance, hint)
-        return
-    for place, part in ((1, "weights"), (0, "out")):
-        check.agrees(result(call, place), f"{part} of {words})", tolerance, hint)
+    check.agrees(result(calling(*tensors, **options), 0), f"out of {words})", tolerance, hint)
 
 
 @exercise(WEEK, "t5_attention")
 def t5_attention(check: Check) -> None:
     # Scores that are scaled, the bias left out, a table read by the wrong offset.
     with check.criterion("both sides seen", 1, golden=True):
-        for sizes in ((4, 4, 4, 4, 4, 4, 32), (2, 3, 6, 6, 8, 5, 32), (1, 32, 3, 3, 4, 4, 32)):
+        tensors, words = _t5(check, 4, 4, 4, 4, 4, 4, 32)
+        check.agrees(result(calling(*tensors), 1), f"weights of {words})", CLOSE)
+        _t5_agrees(check, tensors, words)
+        for sizes in ((2, 3, 6, 6, 8, 5, 32), (1, 32, 3, 3, 4, 4, 32)):
             _t5_agrees(check, *_t5(check, *sizes))
     # The mask or the causal buckets forgotten, a mask of a low number.
     with check.criterion("causal: the mask and the causal buckets", 0.75, golden=True):
         # Nearer than distance 9 both kinds of bucket agree (32 of them), so the text is long enough. A max_distance of 127
         # would move distance 112 to another bucket, one of 129 distance 113.
-        for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 115, 115, 8, 4, 32), (2, 2, 14, 14, 4, 4, 32)):
+        for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 115, 115, 8, 4, 32)):
             _t5_agrees(check, *_t5(check, *sizes), CAUSAL, is_causal=True)
         tensors, words = _far_below(check, *_t5(check, 2, 2, 4, 4, 8, 4, 32))
         low = calling(*tensors, is_causal=True)
@@ -630,19 +605,14 @@ def t5_attention(check: Check) -> None:
 
 
 def _t5_form(check: Check) -> None:
-    letters = tuple(enumerate(("q", "k", "v", "table")))
     tensors, words = _t5(check, 2, 2, 3, 5, 4, 6, 32)
     in_float32(check, tensors, words)
     wide = [tensor.double() for tensor in tensors]
     _t5_agrees(check, wide, f"{words}, float64", DTYPE, DOUBLE)
-    for at, letter in letters:
-        check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
-    check.agrees(slope(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
+    gradients(check, ("q", "k", "v", "table"), tensors, words)
     hidden = f"{words}, is_causal=True"
     with check.holds(result(calling(*tensors, True), 0), f"out of {hidden})", CLOSE):
-        for at, letter in letters:
-            gradient_of = f"the gradient for {letter} of {hidden})"
-            check.agrees(slope(*tensors, True, at=at, place=0), gradient_of, SLOPE, CUT)
+        check.agrees(slope(*tensors, True, at=3, place=0), f"the gradient for table of {hidden})", SLOPE, CUT)
         _t5_agrees(check, wide, f"{words}, float64", DTYPE, DOUBLE, is_causal=True)
     own_strides(check, partial(_t5, check), (2, 2, 3, 5, 4, 6, 32), 3)
     overflowing(check, tensors, words)
@@ -686,7 +656,7 @@ def deberta_scores(check: Check) -> None:
             check.agrees(calling(q, k, pos_q, torch.zeros_like(pos_k)), f"{words}, pos_k zero", CLOSE)
     # A scale other than sqrt(3 * head_dim), a term left out, one head or one token squeezed away.
     with check.criterion("all three terms", 1, golden=True):
-        for sizes in ((4, 4, 4, 4, 6), (2, 3, 6, 8, 8), (1, 2, 2, 16, 3), (2, 3, 1, 8, 2), (2, 1, 4, 8, 6)):
+        for sizes in ((4, 4, 4, 4, 6), (2, 3, 6, 8, 8), (2, 3, 1, 8, 2), (2, 1, 4, 8, 6)):
             tensors, words = drawn(*sizes)
             check.agrees(calling(*tensors), words, CLOSE)
     # A clamp to 2*span, or an index that wraps round.

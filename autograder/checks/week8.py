@@ -82,8 +82,7 @@ ALL_CHANNELS = Hint(
 ODD_HEAD = Hint(
     "An odd head_dim goes wrong. (Only rotary_dim must be even: channels that pass need no partner.)", form=True
 )
-PASSED = "The turned channels are right, the others are not. (From rotary_dim on, channels come back bit for bit.)"
-PASSED_DTYPE = (
+PASSED = (
     "In float32 the channels that pass are right, in another dtype they are not. (They come back bit for bit: nothing is "
     "computed with them.)"
 )
@@ -123,13 +122,7 @@ def _partial(
 def partial_rotary_emb(check: Check) -> None:
     # Frequencies of the whole head, the last channels turned, pairs across the border.
     with check.criterion("the first rotary_dim channels turn, the others pass", 1.25, golden=True):
-        for shape, rotary_dim in (
-            ((4, 4, 4, 8), 4),
-            ((2, 3, 7, 16), 4),
-            ((1, 5, 2, 12), 6),
-            ((2, 1, 9, 64), 16),
-            ((3, 2, 5, 6), 2),
-        ):
+        for shape, rotary_dim in (((4, 4, 4, 8), 4), ((1, 5, 2, 12), 6), ((3, 2, 5, 6), 2)):
             _partial(check, check.randn(*shape), shape[2], rotary_dim)
     # The index in place of the position, rounded positions, rows that broadcast along the heads.
     with check.criterion("any positions, one row of them per sequence", 0.75, golden=True):
@@ -160,14 +153,13 @@ def partial_rotary_emb(check: Check) -> None:
 def _partial_positions(check: Check) -> None:
     _partial(check, check.randn(4, 4, 4, 8), 4, 4)
     for shape, places, words, hint in (
-        ((4, 4, 4, 8), [17, 18, 19, 20], "17..20", GIVEN),
         ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
         ((2, 1, 1, 8), [29], "[29]", GIVEN),
         ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
         ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
     ):
         _partial(check, check.randn(*shape), places, 4, words, hint=hint)
-    for batch, heads, seq_len, head_dim in ((4, 4, 4, 8), (2, 3, 5, 10), (1, 2, 4, 8)):
+    for batch, heads, seq_len, head_dim in ((4, 4, 4, 8), (2, 3, 5, 10)):
         x = check.randn(batch, heads, seq_len, head_dim)
         rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1, 5])[:seq_len]
         _partial(check, x, rows.to(check.device), 6, f"of shape ({batch}, {seq_len})", hint=ROWS)
@@ -178,15 +170,13 @@ def _partial_positions(check: Check) -> None:
 def _partial_far(check: Check, rows_are_right: Gate) -> None:
     x = check.randn(2, 3, 6, 12)
     _partial(check, x, 6, 8)
-    for base in (500.0, 7.5, 500):
+    for base in (500, 7.5):
         _partial(check, x, 6, 8, hint=BASE, base=base)
     x, positions = check.randn(2, 3, 40, 20), far_positions(check, 40)
     _partial(check, x, positions, 16, "up to 8191", FAR)
-    for dtype, tolerance in ROUNDED.items():
-        _partial(check, x.to(dtype), positions, 16, "up to 8191", tolerance, HALF_PRECISION)
-    x, whole = check.randn(1, 1, 4, 20), torch.tensor([0, 257, 1001, 2047], device=check.device)
-    _partial(check, x, whole, 16, "up to 2047", FAR)
-    _partial(check, x, whole.half(), 16, "up to 2047 in float16", FAR, HALF_POSITIONS)  # which holds these
+    _partial(check, x.bfloat16(), positions, 16, "up to 8191", ROUNDED[torch.bfloat16], HALF_PRECISION)
+    whole = torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
+    _partial(check, check.randn(1, 1, 4, 20), whole.half(), 16, "up to 2047 in float16", FAR, HALF_POSITIONS)
     with rows_are_right:  # else they would cost twice
         x, rows = check.randn(2, 3, 6, 12), far_positions(check, 2, 6)
         near = [[0, 1, 2, 3, 4, 5], [7, 8, 9, 10, 11, 12]]
@@ -205,13 +195,11 @@ def _partial_form(check: Check) -> None:
     check.keeps(lambda f, *given: f(*given, 4), call(x), x, steps)  # first: it spoils the gradient
     check.agrees(differentiating(x, steps, 4), f"the gradient of {call(x)}", SLOPE, CUT)
     _partial(check, check.randn(2, 4, 3, 10).transpose(1, 2), 4, 4, ", x not contiguous", hint=STRIDES)
-    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+    for dtype in (torch.float64, torch.bfloat16):
         other = check.randn(2, 3, 4, 10, dtype=torch.float64).to(dtype)
         probe = calling(other, steps, 4)
-        if dtype != torch.float32:
-            check.has_dtype(probe, dtype, call(other))
-        hint = PASSED if dtype == torch.float32 else PASSED_DTYPE
-        check.agrees(passed(4, probe), f"channels 4 to 9 of {call(other)}", EXACT, hint)
+        check.has_dtype(probe, dtype, call(other))
+        check.agrees(passed(4, probe), f"channels 4 to 9 of {call(other)}", EXACT, PASSED)
     low, rows = x.bfloat16(), steps.repeat(2, 1)
     all_channels, words = calling(low, rows, 10), "positions of shape (2, 4), rotary_dim 10"
     with check.answers(all_channels, call(low, words)):  # else they would cost twice
@@ -235,25 +223,11 @@ WITH_PICTURES: tuple[Text, ...] = (
     (5, 2),
     (2, (1, 3, 3)),
     ((1, 2, 4), 3),
-    ((1, 4, 2), 3),
     (2, (1, 2, 3), 2),
     (1, (1, 5, 2), 3, (1, 2, 2), 1),
-    ((1, 2, 3), (1, 3, 2), (1, 1, 1), 2),
 )
-WITH_VIDEOS: tuple[Text, ...] = (
-    (2, (5, 2, 2), 3),
-    ((4, 2, 3), (2, 3, 2), 1),
-    (1, (3, 1, 1), 2, (1, 1, 6), (2, 2, 2), 4),
-    (7, (2, 4, 5), (6, 3, 3), 2),
-)
-WITHOUT_TOKENS: tuple[Text, ...] = (
-    (2, 0, (1, 2, 2), 0, 1),
-    (0, 3),
-    (2, (0, 2, 2), (1, 0, 3), (4, 2, 0), 1),
-    (0,),
-    ((0, 2, 2),),
-    (),
-)
+WITH_VIDEOS: tuple[Text, ...] = ((2, (5, 2, 2), 3), ((4, 2, 3), (2, 3, 2), 1))
+WITHOUT_TOKENS: tuple[Text, ...] = ((0, 3), (2, (0, 2, 2), (1, 0, 3), (4, 2, 0), 1), (0,), ())
 
 
 @exercise(WEEK, "mrope_positions")
@@ -267,7 +241,7 @@ def mrope_positions(check: Check) -> None:
     # Axes in another order, or that start at 1.
     with check.criterion("a text; a single grid", 1, golden=True):
         agrees((3,))
-        for grid in ((2, 3, 4), (1, 2, 3), (2, 3, 3), (3, 4, 2)):
+        for grid in ((2, 3, 4), (3, 4, 2)):
             agrees((grid,))
     # A segment that starts at the number of tokens so far, or at the last number in place of the largest.
     with check.criterion("text and pictures by turns", 1, golden=True):
@@ -339,9 +313,8 @@ def apply_mrope(check: Check) -> None:
     with check.criterion("each pair turns by the axis of its section", 1.5, golden=True):
         same = torch.arange(3, device=check.device).expand(3, 3).contiguous()
         _mrope(check, check.randn(3, 3, 3, 12), same, (2, 2, 2), ", the same on all axes")
-        for shape in ((3, 3, 3, 12), (2, 3, 7, 12), (1, 2, 5, 6), (2, 1, 4, 24)):
-            pairs = shape[3] // 6
-            _mrope(check, check.randn(*shape), _places(check, 3, shape[2]), (pairs, pairs, pairs), hint=AXES)
+        for shape in ((3, 3, 3, 12), (2, 3, 7, 12)):
+            _mrope(check, check.randn(*shape), _places(check, 3, shape[2]), (2, 2, 2), hint=AXES)
         text_and_grid = torch.tensor([[0, 1, 2, 2, 2, 2, 4], [0, 1, 2, 2, 3, 3, 4], [0, 1, 2, 3, 2, 3, 4]])
         x, positions = check.randn(2, 2, 7, 12), text_and_grid.to(check.device)
         _mrope(check, x, positions, (2, 2, 2), ", a grid between two texts", hint=GRID_BEHIND_TEXT)
@@ -351,8 +324,8 @@ def apply_mrope(check: Check) -> None:
     # Rows that broadcast along the heads.
     with check.criterion("one row of positions per sequence", 0.5, golden=True):
         _mrope(check, check.randn(3, 3, 3, 12), _places(check, 3, 3), (2, 3, 1))
-        for batch, heads, seq_len, head_dim in ((3, 3, 3, 12), (2, 3, 5, 12), (4, 2, 1, 12), (1, 2, 4, 12)):
-            x = check.randn(batch, heads, seq_len, head_dim)
+        for batch, seq_len in ((3, 3), (2, 5)):
+            x = check.randn(batch, 3, seq_len, 12)
             _mrope(check, x, _places(check, 3, batch, seq_len), (2, 3, 1), hint=MROPE_ROWS)
         rows_are_right = check.reached()
     # Rounded positions, angles in half precision.
@@ -361,7 +334,7 @@ def apply_mrope(check: Check) -> None:
     # Pairs that are left out or do not exist.
     with check.criterion("refuses sections that do not add up to head_dim/2", 0.25):
         x, positions = check.randn(1, 2, 3, 12), _places(check, 3, 3)
-        for sections in ((2, 2, 1), (4, 4, 4), (3, 3, 1)):
+        for sections in ((2, 2, 1), (3, 3, 1)):
             words = f"apply_mrope({named(x)}, sections {sections})"
             check.raises(calling(x, positions, sections), ValueError, words)
     # A dtype forced, gradients cut off, an argument written to, angles kept of positions that have moved on.
@@ -376,21 +349,16 @@ def apply_mrope(check: Check) -> None:
 
 def _mrope_sections(check: Check) -> None:
     _mrope(check, check.randn(2, 3, 5, 12), _places(check, 3, 5), (2, 2, 2))
-    for shape, sections in (
-        ((2, 2, 5, 12), (3, 1, 2)),
-        ((4, 4, 4, 16), (2, 3, 3)),
-        ((2, 3, 6, 16), (1, 5, 2)),
-        ((1, 2, 4, 128), (16, 24, 24)),
-    ):
+    for shape, sections in (((2, 2, 5, 12), (3, 1, 2)), ((2, 3, 6, 16), (1, 5, 2))):
         _mrope(check, check.randn(*shape), _places(check, 3, shape[2]), sections, hint=UNEVEN)
     x, positions = check.randn(2, 2, 5, 16), _places(check, 3, 5)
-    _mrope(check, x, positions, [4, 2, 2])
-    for base in (500.0, 7.5, 500):
+    _mrope(check, x, positions, (4, 2, 2))
+    for base in (500, 7.5):
         _mrope(check, x, positions, (4, 2, 2), hint=BASE, base=base)
     rows, words = _places(check, 3, 2, 5), f"apply_mrope({named(x)}, positions (3, 2, 5), sections (4, 2, 2))"
     with check.holds(calling(x, rows, (4, 2, 2)), words, NEAR):  # else they would cost twice
         _mrope(check, x, rows, (4, 2, 2), hint=BASE_OF_ROWS, base=500.0)
-    for sections in ((4, 0, 4), (0, 3, 5), (8, 0, 0)):
+    for sections in ((4, 0, 4), (8, 0, 0)):
         _mrope(check, x, positions, sections, hint=NO_PAIR)
 
 
@@ -401,12 +369,9 @@ def _mrope_far(check: Check, rows_are_right: Gate) -> None:
     _mrope(check, x, _places(check, 3, 5) / 4, (2, 3, 3), ", some fractional", hint=FRACTION)
     x, positions = check.randn(2, 3, 40, 16), far_positions(check, 3, 40)
     _mrope(check, x, positions, (2, 3, 3), " up to 8191", FAR)
-    for dtype, tolerance in ROUNDED.items():
-        _mrope(check, x.to(dtype), positions, (2, 3, 3), " up to 8191", tolerance, HALF_PRECISION)
+    _mrope(check, x.bfloat16(), positions, (2, 3, 3), " up to 8191", ROUNDED[torch.bfloat16], HALF_PRECISION)
     whole = torch.tensor([[0, 257, 1001, 2047], [3, 1023, 0, 511], [2045, 5, 77, 0]], device=check.device)
-    x = check.randn(1, 1, 4, 16)
-    _mrope(check, x, whole, (2, 3, 3), " up to 2047", FAR)
-    _mrope(check, x, whole.half(), (2, 3, 3), " up to 2047 in float16", FAR, HALF_POSITIONS)
+    _mrope(check, check.randn(1, 1, 4, 16), whole.half(), (2, 3, 3), " up to 2047 in float16", FAR, HALF_POSITIONS)
     with rows_are_right:  # else they would cost twice
         x, rows = check.randn(2, 3, 6, 16), _places(check, 3, 2, 6)
         _mrope(check, x, rows / 4 - 5, (2, 3, 3), ", some negative, some fractional", hint=REAL_ROWS)
@@ -425,7 +390,7 @@ def _mrope_form(check: Check, rows_are_right: Gate) -> None:
     check.agrees(differentiating(x, positions, sections), f"the gradient of {call}", SLOPE, CUT)
     turned = check.randn(2, 4, 3, 12).transpose(1, 2)
     _mrope(check, turned, positions, sections, ", x not contiguous", hint=STRIDES)
-    for dtype in (torch.float64, torch.bfloat16, torch.float16):
+    for dtype in (torch.float64, torch.bfloat16):
         other = x.to(dtype)
         words = f"apply_mrope({named(other)}, sections {sections})"
         check.has_dtype(calling(other, positions, sections), dtype, words)
@@ -434,6 +399,10 @@ def _mrope_form(check: Check, rows_are_right: Gate) -> None:
         low, rows, call = x.bfloat16(), _places(check, 3, 2, 4), f"positions (3, 2, 4), sections {sections})"
         check.has_dtype(calling(low, rows, sections), torch.bfloat16, f"apply_mrope({named(low)}, {call}")
         check.unchanged(lambda f: f(x, rows, sections), f"apply_mrope({named(x)}, {call}", x, rows)
+    listed = [2, 3, 1]
+    check.unchanged(
+        lambda f: f(x, positions, listed), f"apply_mrope({named(x)}, positions (3, 4), sections {listed})", listed
+    )
 
 
 # ---- 8.3 sliding_window_mask ----------------------------------------------------------------------------------------
@@ -446,6 +415,7 @@ WITH_A_CACHE = Hint(
 SMALLEST = Hint(
     "With larger windows the masks are right, with window 1 they are not. (There a query sees itself alone.)", form=True
 )
+MANY_KEYS_IN_WINDOW = Hint("Right with few keys, wrong with 2,050. (There may be any number of keys.)", form=True)
 WIDE = Hint(
     "Right while the window is shorter than the text, wrong where it is not. (Then the window hides nothing, and the mask "
     "is the causal one.)",
@@ -462,16 +432,17 @@ def sliding_window_mask(check: Check) -> None:
 
     # A window one too short or too long, open ahead, or cut into blocks.
     with check.criterion("as many queries as keys", 1, golden=True):
-        masks((6, 6, 3), (5, 5, 2), (7, 7, 4), (9, 9, 2))
+        masks((6, 6, 3), (9, 9, 2))
     # One or both edges counted from position 0.
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
         masks((6, 6, 3))
-        masks((2, 7, 3), (3, 9, 4), (1, 8, 5), (4, 6, 2), (5, 8, 6), hint=WITH_A_CACHE)
-    # An index beyond the edge, torch.eye for window 1, a cached mask that the caller may write to.
-    with check.criterion("window 1, windows as long as the text or longer; a new mask on each call", 0.25):
+        masks((2, 7, 3), (1, 8, 5), (4, 6, 2), hint=WITH_A_CACHE)
+    # An index beyond the edge, torch.eye for window 1, a mask out of a table, a cached one that the caller may write to.
+    with check.criterion("window 1, windows as long as the text or longer, long texts; a new mask on each call", 0.25):
         masks((6, 6, 3), (2, 7, 3))
-        masks((4, 4, 1), (3, 5, 1), (1, 1, 1), hint=SMALLEST)
-        masks((4, 4, 4), (3, 5, 5), (4, 4, 9), (2, 6, 100), hint=WIDE)
+        masks((3, 5, 1), (1, 1, 1), hint=SMALLEST)
+        masks((3, 5, 5), (4, 4, 9), (2, 6, 100), hint=WIDE)
+        masks((2, 2050, 3), hint=MANY_KEYS_IN_WINDOW)
         check.returns_new("sliding_window_mask(2, 7, 3)", 2, 7, 3)
 
 
@@ -489,12 +460,8 @@ ROUNDED_FAR = Tolerance(rtol=0, atol=0.02)
 EMPTY_SLOPE = "Where a row is -inf alone, the gradient must be finite."
 
 
-def sink_slope(scores: Tensor, sinks: Tensor, at: int) -> Probe:
-    return differentiating(scores, sinks, at=at)
-
-
-def finite_slope(scores: Tensor, sinks: Tensor, at: int) -> Probe:
-    slope = sink_slope(scores, sinks, at)
+def finite_slope(*arguments: Tensor, at: int) -> Probe:
+    slope = differentiating(*arguments, at=at)
     return lambda f: bool(slope(f).isfinite().all())
 
 
@@ -511,18 +478,15 @@ def softmax_with_sink(check: Check) -> None:
 
     # The sink left in, dropped before the softmax or given to all heads, weights that add up to 1.
     with check.criterion("one more logit per head, dropped after the softmax", 1, golden=True):
-        for shape in ((4, 4, 4, 4), (2, 3, 5, 7), (3, 1, 2, 6), (1, 8, 1, 9), (2, 2, 3, 1)):
+        for shape in ((4, 4, 4, 4), (2, 3, 5, 7), (1, 8, 1, 9)):
             agrees(*drawn(*shape))
     # exp of a large logit, or the largest score subtracted without the sink.
     with check.criterion("large scores, large sinks", 0.25, golden=True):
         (scores, sinks), words = drawn(2, 3, 4, 5)
         agrees([scores, sinks], words)
-        # Near 20000 float32 has steps of 0.002 too.
-        for scale, shift, tolerance in ((1.0, 300.0, CLOSE), (1.0, -300.0, CLOSE), (5e3, 0.0, ROUNDED_FAR)):
-            shown = f"{words}, times {scale:g} plus {shift:g}"
-            agrees([scale * scores + shift, sinks + shift], shown, LARGE, tolerance)
+        for shift in (300, -300):
+            agrees([scores + shift, sinks + shift], f"{words} plus {shift}, sinks too", LARGE)
         agrees([scores, sinks + 500], f"{words}, sinks near 500", LARGE)
-        agrees([scores, sinks - 500], f"{words}, sinks near -500", LARGE)
         large_are_right = check.reached()
     # -inf that becomes NaN, in the weights or in a gradient.
     with check.criterion("hidden keys, and rows without any", 0.5, golden=True):
@@ -537,12 +501,8 @@ def softmax_with_sink(check: Check) -> None:
         empty = causal.clone()
         empty[:, :, 2], empty[1, 2] = -torch.inf, -torch.inf
         agrees([empty, sinks], f"{words}, some rows all -inf", EMPTY_ROW)
-        for at, letter in enumerate(("scores", "sinks")):
-            check.agrees(
-                finite_slope(empty, sinks, at),
-                f"whether the gradient for the {letter} is finite, where some rows are all -inf",
-                hint=EMPTY_SLOPE,
-            )
+        finite = "whether the gradient for the scores is finite, where some rows are all -inf"
+        check.agrees(finite_slope(empty, sinks, at=0), finite, hint=EMPTY_SLOPE)
     # A dtype forced, gradients cut off, `view`, scores written to.
     with check.criterion("float64, dtype and gradients kept, arguments left alone", 0.125):
         (scores, sinks), words = drawn(2, 3, 4, 5)
@@ -551,17 +511,14 @@ def softmax_with_sink(check: Check) -> None:
         check.keeps(lambda f, *given: f(*given), f"{words})", scores, sinks)  # first: it spoils the gradient
         check.agrees(wide, f"{words}, float64)", DOUBLE, DTYPE)
         agrees([scores.mT.contiguous().mT, sinks], f"{words}, scores not contiguous", STRIDES)
-        check.agrees(sink_slope(scores, sinks, 1), f"the gradient for the sinks of {words})", SLOPE, CUT)
+        check.agrees(differentiating(scores, sinks, at=1), f"the gradient for the sinks of {words})", SLOPE, CUT)
         check.has_dtype(wide, torch.float64, f"{words}, float64)")
         check.has_dtype(plain, torch.float32, f"{words})")
         later = torch.ones(4, 5, dtype=torch.bool, device=check.device).triu(1)
-        hidden = scores.masked_fill(later, -torch.inf), f"{words}, later keys -inf"
-        for gate, (seen, shown) in ((hidden_are_right, hidden), (~hidden_are_right, (scores, words))):
-            with gate:  # else they would cost twice
-                check.agrees(sink_slope(seen, sinks, 0), f"the gradient for the scores of {shown})", SLOPE, CUT)
-                for dtype in (torch.bfloat16, torch.float16):
-                    tensors = seen.to(dtype), sinks.to(dtype)
-                    check.has_dtype(calling(*tensors), dtype, f"{shown}, {str(dtype).removeprefix('torch.')})")
+        hidden, words = scores.masked_fill(later, -torch.inf), f"{words}, later keys -inf"
+        with hidden_are_right:  # else they would cost twice
+            check.agrees(differentiating(hidden, sinks, at=0), f"the gradient for the scores of {words})", SLOPE, CUT)
+            check.has_dtype(calling(hidden.half(), sinks.half()), torch.float16, f"{words}, float16)")
 
     # A column of the sink made on the CPU.
     with check.follows_device(0.125):
@@ -617,7 +574,7 @@ def streaming_cache(check: Check) -> None:
         call = f"{('kept', 'positions')[place]} of {name}({', '.join(map(str, sizes))})"
         check.agrees(result(calling(*sizes), place), call, EXACT, hint if place else ascending(hint))
 
-    long = ((20, 4, 6), (15, 2, 5), (9, 3, 5), (1000, 4, 60), (7, 1, 1), (40, 12, 5))
+    long = ((20, 4, 6), (7, 1, 1), (40, 12, 5))
     # A window that gives up keys for the sinks, is one too small, or holds the sinks alone.
     with check.criterion("which tokens are kept", 0.75, golden=True):
         for sizes in long:
@@ -628,25 +585,17 @@ def streaming_cache(check: Check) -> None:
             part(1, *sizes, hint=COUNTED)
     # Tokens kept twice or given negative numbers, [-0:] for no sinks.
     with check.criterion("short texts, no sinks", 0.5, golden=True):
-        part(0, 20, 4, 6)
-        part(1, 20, 4, 6)
-        for sizes, hint in (
-            ((9, 0, 4), NO_SINKS),
-            ((8, 4, 6), SHORT),
-            ((10, 4, 6), SHORT),
-            ((3, 4, 6), SHORT),
-            ((5, 4, 6), SHORT),
-            ((1, 2, 3), SHORT),
-            ((4, 9, 2), SHORT),
-            ((3, 0, 8), SHORT),
-            ((1, 0, 1), SHORT),
-        ):
-            part(0, *sizes, hint=hint)
-            part(1, *sizes, hint=hint)
+        for place in (0, 1):
+            part(place, 20, 4, 6)
+        for place in (0, 1):
+            part(place, 9, 0, 4, hint=NO_SINKS)
+        for sizes in ((8, 4, 6), (10, 4, 6), (3, 4, 6), (1, 2, 3), (3, 0, 8)):
+            part(0, *sizes, hint=SHORT)
+            part(1, *sizes, hint=SHORT)
     # Numbers as floats where a range is empty, cached tensors that the caller may write to.
     with check.criterion("int64, new tensors on each call", 0.25):
         for place in (0, 1):
-            for sizes in ((20, 4, 6), (9, 3, 5), (9, 0, 5), (3, 4, 6)):  # the type alone: values are compared above
+            for sizes in ((20, 4, 6), (9, 0, 5), (3, 4, 6)):  # the type alone: values are compared above
                 call = f"{('kept', 'positions')[place]} of {name}({', '.join(map(str, sizes))})"
                 check.has_dtype(result(calling(*sizes), place), torch.int64, call)
         check.returns_new(f"{name}(20, 4, 6)", 20, 4, 6, tolerance=EXACT)
@@ -679,11 +628,6 @@ BROADCAST = Hint(
 # moves some of them by 4 or more.
 ROUNDED_LOW = Tolerance(rtol=0, atol=0.1)
 LATENT_NAMES = ("q_nope", "q_rope", "latent", "k_rope", "w_uk", "w_uv")
-
-
-def masked_finite_slope(tensors: list[Tensor], mask: Tensor, at: int) -> Probe:
-    slope = differentiating(*tensors, mask, at=at)
-    return lambda f: bool(slope(f).isfinite().all())
 
 
 def _handing_over(*arguments: Tensor) -> Probe:
@@ -739,16 +683,10 @@ def mla_attention(check: Check) -> None:
             _mla(check, _without(tensors, 0, 1), f"{words}, q_nope and q_rope zero")
     # A scale of one part or of the rank, w_uk of another head.
     with check.criterion("the content part: q_rope zero", 1, golden=True):
-        for sizes in (SQUARE, SOME):
-            tensors, words = _latent(check, *sizes)
-            _mla(check, _without(tensors, 0, 1), f"{words}, q_nope and q_rope zero")
-            _mla(check, _without(tensors, 1), f"{words}, q_rope zero", CONTENT)
+        _mla_part(check, 1, "q_rope zero", CONTENT)
     # The part left out, not scaled, or added after the softmax.
     with check.criterion("the rotated part: q_nope zero", 0.75, golden=True):
-        for sizes in (SQUARE, SOME):
-            tensors, words = _latent(check, *sizes)
-            _mla(check, _without(tensors, 0, 1), f"{words}, q_nope and q_rope zero")
-            _mla(check, _without(tensors, 0), f"{words}, q_nope zero", ROTATED)
+        _mla_part(check, 0, "q_nope zero", ROTATED)
     # Two softmaxes, a softmax over the queries or in blocks, exp of a large score.
     with check.criterion("both parts, any sizes", 1, golden=True):
         _mla_sizes(check)
@@ -769,37 +707,35 @@ def mla_attention(check: Check) -> None:
         check.follows(calling(*given), "mla_attention(q_nope (2, 2, 3, 4), q_rope (2, 2, 3, 2), ...)")
 
 
+def _mla_part(check: Check, zero: int, words: str, hint: str) -> None:
+    """One part of the score alone, after the values: they are seen where both parts are zero."""
+    tensors, call = _latent(check, *SQUARE)
+    _mla(check, _without(tensors, 0, 1), f"{call}, q_nope and q_rope zero")
+    for sizes in (SQUARE, SOME):
+        tensors, call = _latent(check, *sizes)
+        _mla(check, _without(tensors, zero), f"{call}, {words}", hint)
+
+
 def _mla_sizes(check: Check) -> None:
-    for sizes, hint in (
-        (SOME, TOGETHER),
-        (SQUARE, TOGETHER),
-        ((2, 3, 2, 7, 8, 2, 5, 6), SIZES),
-        ((1, 2, 1, 9, 4, 6, 3, 16), SIZES),
-        ((3, 1, 6, 4, 5, 2, 8, 3), SIZES),
-    ):
+    for sizes, hint in ((SOME, TOGETHER), ((2, 3, 2, 7, 8, 2, 5, 6), SIZES), ((3, 1, 6, 4, 5, 2, 8, 3), SIZES)):
         tensors, words = _latent(check, *sizes)
         _mla(check, tensors, words, hint)
     _mla(check, *_latent(check, 1, 2, 3, 300, 4, 2, 3, 5), MANY_KEYS)
-    for sign, side in ((1.0, "far larger"), (-1.0, "far smaller")):  # for all keys alike: nothing may change
-        shifted = [tensor.clone() for tensor in tensors]
-        shifted[1][..., 0], shifted[3][..., 0] = 30.0, sign * 30.0
-        _mla(check, shifted, f"{words}, all scores {side}", LARGE_SCORES, tolerance=SLOPE)
+    shifted = [tensor.clone() for tensor in tensors]
+    shifted[1][..., 0], shifted[3][..., 0] = 30.0, 30.0  # for all keys alike: nothing may change
+    _mla(check, shifted, f"{words}, all scores far larger", LARGE_SCORES, tolerance=SLOPE)
 
 
 def _mla_masks(check: Check, large_are_right: Gate) -> None:
     tensors, words = _latent(check, 4, 4, 4, 4, 4, 6, 5, 8)
     everything = torch.ones(4, 4, dtype=torch.bool, device=check.device)
     _mla(check, tensors, f"{words}, mask (4, 4), all True", mask=everything)
-    shapes: tuple[tuple[int, ...], ...] = ((4, 4), (4, 1, 1, 4), (4, 4, 4, 4), (4, 1, 4))
-    for shape in shapes:
-        hint = MASKED if shape == (4, 4) else BROADCAST
-        _mla(check, tensors, f"{words}, mask {shape}", hint, mixed_mask(check, *shape))
+    _mla(check, tensors, f"{words}, mask (4, 4)", MASKED, mixed_mask(check, 4, 4))
+    _mla(check, tensors, f"{words}, mask (4, 1, 4)", BROADCAST, mixed_mask(check, 4, 1, 4))
     tensors, words = _latent(check, 2, 3, 4, 6, 5, 4, 7, 8)
-    shapes = ((4, 6), (2, 1, 1, 6), (2, 3, 4, 6), (6,))
-    for shape in shapes:
-        mask = mixed_mask(check, *shape)
-        _mla(check, tensors, f"{words}, mask {shape}", BROADCAST, mask)
-    check.agrees(calling(*tensors, mask=mask), f"{words}, mask=mask (6,))", CLOSE, BROADCAST)
+    for shape in ((2, 1, 1, 6), (2, 3, 4, 6)):
+        _mla(check, tensors, f"{words}, mask {shape}", BROADCAST, mixed_mask(check, *shape))
+    check.agrees(calling(*tensors, mask=mixed_mask(check, 6)), f"{words}, mask=mask (6,))", CLOSE, BROADCAST)
     one, of_one = _latent(check, 2, 3, 1, 6, 5, 4, 7, 8)
     _mla(check, one, f"{of_one}, mask (2, 1, 1, 6)", ONE_QUERY, mixed_mask(check, 2, 1, 1, 6))
     mask = mixed_mask(check, 4, 6)
@@ -808,9 +744,8 @@ def _mla_masks(check: Check, large_are_right: Gate) -> None:
     mask = mixed_mask(check, 2, 3, 4, 6)
     mask[:, :, 1], mask[1, 2] = False, False
     _mla(check, tensors, f"{words}, mask (2, 3, 4, 6), some rows all False", NO_KEY, mask)
-    for at, letter in enumerate(LATENT_NAMES):
-        gradient_of = f"whether the gradient for {letter} is finite, where some rows of the mask are all False"
-        check.agrees(masked_finite_slope(tensors, mask, at), gradient_of, hint=NO_KEY_SLOPE)
+    finite = "whether the gradient for latent is finite, where some rows of the mask are all False"
+    check.agrees(finite_slope(*tensors, mask, at=2), finite, hint=NO_KEY_SLOPE)  # it enters scores and values
     with large_are_right:  # else they would cost twice
         low, last = [tensor.clone() for tensor in tensors], torch.ones(4, 6, dtype=torch.bool, device=check.device)
         low[1][..., 0], low[3][..., 0], low[3][:, 5, 0], last[:, 5] = 200.0, -200.0, 0.0, False
@@ -823,23 +758,21 @@ def _mla_form(check: Check, masks_are_right: Gate) -> None:
     plain, wide = calling(*tensors), calling(*[tensor.double() for tensor in tensors])
     check.agrees(plain, f"{words})", CLOSE)
     check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)  # first: it spoils the gradient
-    # What is asked with a padding mask would else cost twice.
-    for gate, shape in ((masks_are_right, (2, 1, 1, 5)), (~masks_are_right, (3, 5))):
-        mask = torch.ones(shape, dtype=torch.bool, device=check.device)
-        mask[..., 2], mask[1] = False, False
-        with gate:
-            call = f"{words}, mask {shape}, mask[1] all False)"
-            check.unchanged(_handing_over(*tensors, mask), call, *tensors, mask)
+    mask = torch.ones(2, 1, 1, 5, dtype=torch.bool, device=check.device)
+    mask[..., 2], mask[1] = False, False
+    with masks_are_right:  # what is asked with a padding mask would else cost twice
+        call = f"{words}, mask (2, 1, 1, 5), mask[1] all False)"
+        check.unchanged(_handing_over(*tensors, mask), call, *tensors, mask)
     check.agrees(wide, f"{words}, float64)", DOUBLE, DTYPE)
     turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors]
     _mla(check, turned, f"{words}, not contiguous", STRIDES)
     padding = mixed_mask(check, 2, 1, 1, 5)
-    for at, letter in reversed([*enumerate(LATENT_NAMES)]):  # q_nope last: the others tell who detaches the result
-        slope, call = differentiating(*tensors, at=at), f"the gradient for {letter} of {words}"
-        with ~masks_are_right if letter == "q_nope" else nullcontext():
-            check.agrees(slope, f"{call})", SLOPE, CUT)
+    for at in (5, 4, 3, 2, 1):  # q_nope last: the others tell who detaches the result
+        call = f"the gradient for {LATENT_NAMES[at]} of {words})"
+        check.agrees(differentiating(*tensors, at=at), call, SLOPE, CUT)
     with masks_are_right:
-        check.agrees(differentiating(*tensors, padding, at=at), f"{call}, mask (2, 1, 1, 5))", SLOPE, CUT)
+        call = f"the gradient for q_nope of {words}, mask (2, 1, 1, 5))"
+        check.agrees(differentiating(*tensors, padding, at=0), call, SLOPE, CUT)
     bfloat = calling(*[tensor.bfloat16() for tensor in tensors])
     for probe, dtype in ((wide, torch.float64), (plain, torch.float32), (bfloat, torch.bfloat16)):
         check.has_dtype(probe, dtype, f"{words}, {str(dtype).removeprefix('torch.')})")
@@ -887,11 +820,26 @@ SHARE = Hint(
     "or in `rope_parameters`.)",
     form=True,
 )
+LISTED_TOO = Hint(
+    "`no_rope_layers` alone is read rightly, beside `layer_types` it is not. (A layer turns if neither of the two says no.)",
+    form=True,
+)
+ANY_LINEAR = Hint(
+    "Qwen3-Next is right, another model with layers of linear attention is not. (They have no rotation in any model.)",
+    form=True,
+)
+HEAD_DIM_TOO = Hint(
+    "Right where only `qk_rope_head_dim` is given, wrong where `head_dim` is, too. (With latent attention qk_rope_head_dim channels "
+    "turn.)",
+    form=True,
+)
 NULL = Hint("A field that is null is taken for one that is given. (null counts as missing.)", form=True)
 
 
 @exercise(WEEK, "layers_that_turn")
 def layers_that_turn(check: Check) -> None:
+    exaone = copy.deepcopy(EXAONE_1B)
+
     def agrees(name: str, config: dict[str, Any], hint: Hint | str = "") -> None:
         def probe(f: Any) -> Any:
             return f(copy.deepcopy(config))
@@ -915,6 +863,7 @@ def layers_that_turn(check: Check) -> None:
         rotates = drawn([1, 1, 0, 1, 0], 6)
         agrees("SmolLM3 with another list", {"model_type": "smollm3", "num_hidden_layers": len(rotates), "hidden_size": 2048,
                                              "num_attention_heads": 16, "no_rope_layers": rotates})  # fmt: skip
+        agrees("Llama 4 Scout with layer_types", LLAMA_4 | {"layer_types": [FULL] * 48}, LISTED_TOO)
     # A rule of one model taken for all, null taken for a given field, head_dim computed where it is given.
     with check.criterion("kinds of layers: EXAONE 4, Cohere 2, Gemma 3, Qwen3-Next", 1, golden=True):
         agrees("EXAONE 4.0 32B", EXAONE_32B)
@@ -923,10 +872,14 @@ def layers_that_turn(check: Check) -> None:
                                               "num_attention_heads": 32, "sliding_window": 4096, "layer_types": kinds})  # fmt: skip
         agrees("Gemma 3 1B", GEMMA_1B, HEAD_DIM)
         kinds = drawn([LINEAR, LINEAR, LINEAR, FULL], 8)
-        agrees("Qwen3-Next with other layers", {"model_type": "qwen3_next", "num_hidden_layers": len(kinds), "hidden_size": 2048,
-                                                "num_attention_heads": 16, "head_dim": 256, "layer_types": kinds,
-                                                "rope_parameters": {"rope_theta": 1e7, "partial_rotary_factor": 0.25}})  # fmt: skip
+        linear = {"num_hidden_layers": len(kinds), "hidden_size": 2048, "num_attention_heads": 16, "head_dim": 256,
+                  "layer_types": kinds, "rope_parameters": {"rope_theta": 1e7, "partial_rotary_factor": 0.25}}  # fmt: skip
+        agrees("Qwen3-Next with other layers", {"model_type": "qwen3_next"} | linear)
+        agrees("Qwen3.5 with other layers", {"model_type": "qwen3_5_text"} | linear, ANY_LINEAR)
         agrees("EXAONE 4.0 1.2B", EXAONE_1B, NULL)
-    # The whole head turned, or its width computed from hidden_size.
-    with check.criterion("latent attention: DeepSeek-V3.2", 0.5):
+        agrees("EXAONE 4.0 1.2B, partial_rotary_factor null", EXAONE_1B | {"partial_rotary_factor": None}, NULL)
+    # The whole head turned, or its width computed from hidden_size; null fields deleted from the caller's dict.
+    with check.criterion("latent attention: DeepSeek-V3.2; the configuration left alone", 0.5):
         agrees("DeepSeek-V3.2", DEEPSEEK)
+        agrees("DeepSeek-V3.2 with head_dim", DEEPSEEK | {"head_dim": 192}, HEAD_DIM_TOO)
+        check.unchanged(lambda f: f(exaone), "layers_that_turn(EXAONE 4.0 1.2B)", exaone)

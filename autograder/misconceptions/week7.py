@@ -189,7 +189,7 @@ edited(grouped_plain, "grouped_mask_inverted", 2.25, SAYS["mask inverted"],
 edited(grouped_plain, "grouped_mask_late", 2.25, SAYS["mask late"], (HIDDEN, ""))
 edited(grouped_plain, "grouped_mask_of_one_head", 2.25, SAYS["mask one head"],
        ("    group = n", "    if mask is not None and mask.ndim > 2:\n        mask = mask[..., :1, :, :]\n    group = n"))
-edited(grouped_plain, "grouped_nan_rows", 2.25, SAYS["nan rows"], (ZEROED, ""))
+edited(grouped_plain, "grouped_nan_rows", 2, SAYS["nan rows"], (ZEROED, ""))
 edited(grouped_plain, "grouped_undivided", 2.75, SAYS["undivided"],
        ('    if n_heads % n_kv_heads:\n        raise ValueError("n_kv_heads must divide n_heads")\n', ""))
 edited(grouped_plain, "grouped_detached", 2.75, SAYS["detached"], ("return weights @ v", "return (weights @ v).detach()"))
@@ -245,7 +245,7 @@ def grouped_expanded(q, k, v, mask=None):
     k, v = widened(k), widened(v)
     bias = torch.zeros(q.shape[0], heads, q.shape[2], k.shape[2], dtype=q.dtype, device=q.device)
     if mask is not None:
-        bias = bias.masked_fill(~mask, -math.inf)
+        bias = bias.masked_fill(~mask & mask.any(-1, keepdim=True), -math.inf)
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(2, 3) + bias
     weights = F.softmax(scores, dim=-1)
     if mask is not None:

@@ -1208,17 +1208,15 @@ def turn_by_model(config):
         turns = [bool(entry) for entry in config["no_rope_layers"]]
     elif kind in ("cohere2", "exaone4"):
         turns = [not config.get("sliding_window") or entry == "sliding_attention" for entry in types]
-    elif kind == "qwen3_next":
-        turns = [entry == "full_attention" for entry in types]
     else:
-        turns = n * [True]
+        turns = [entry != "linear_attention" for entry in types or n * [""]]
     if "qk_rope_head_dim" in config:
         width = config["qk_rope_head_dim"]
     else:
         width = config.get("head_dim") or config["hidden_size"] / config["num_attention_heads"]
         for place in (config, config.get("rope_parameters") or {}):
             for name in ("rotary_pct", "partial_rotary_factor"):
-                width = width * place.get(name, 1)
+                width = width * (place.get(name) or 1)
     return [int(width) * turn for turn in turns]
 
 
