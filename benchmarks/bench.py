@@ -117,10 +117,10 @@ def _measure_stages(keep: Callable[[str, Callable[[], object]], None], assignmen
     keep("floor", lambda: of_further_ones("floor"))
 
 
-def together(assignments: list[str], count: int, fresh: bool = False, runs: Path = RUNS) -> dict:
+def together(assignments: list[str], count: int, fresh: bool = False) -> dict:
     """The classes of all weeks in one run of ours. Stock takes one week after the other, as measured before."""
-    path = runs / f"together-{count}.json"
-    weeks = [json.loads((runs / f"{assignment}-{count}.json").read_text()) for assignment in assignments]
+    path = RUNS / f"together-{count}.json"
+    weeks = [json.loads((RUNS / f"{assignment}-{count}.json").read_text()) for assignment in assignments]
     kept = {} if fresh or not path.is_file() else json.loads(path.read_text())
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         root = Path(scratch) / "ours"

@@ -66,17 +66,6 @@ def test_what_stands_above_the_diagonal_is_never_compared(filling):
     assert grade("transformer_xl_scores", filled(reference.transformer_xl_scores)).score == 4
 
 
-DEVICE = "follows the device of its arguments"  # it makes its offsets on the CPU
-
-
-def test_causal_buckets_are_told_apart_from_two_sided_ones():
-    two_sided = next(s for s in bank(WEEK, "t5_attention") if s.name == "t5_both_sided_when_causal")
-    for seed in range(5):
-        verdict = grade("t5_attention", two_sided.subject, seed=seed)
-        missed = {criterion.name for criterion in verdict.criteria if criterion.earned < criterion.points}
-        assert missed == {"causal: the mask and the causal buckets", "other tables, max_distance", DEVICE}
-
-
 def test_ties_of_the_logarithm_decide_nothing():
     """An honest rounding error at a tie, up or down, costs no point."""
 
@@ -113,9 +102,8 @@ def test_a_clip_that_wraps_is_found_though_it_raises_nothing():
     assert grade("shaw_attention", wrapping).score == 3.25
 
 
-# ---- dishonest answers ----------------------------------------------------------------------------------------------
+# ---- a mistake is paid for once -------------------------------------------------------------------------------------
 
-REL = "    rel = torch.arange(n_keys) - torch.arange(n_keys - n_queries, n_keys)[:, None]"
 SHAW_WRONG = """def shaw_attention(q, k, v, rel_k, rel_v, mask=None):
     clip = len(rel_k) // 2
     i = torch.arange(k.shape[-2] - q.shape[-2], k.shape[-2])[:, None]
@@ -131,9 +119,6 @@ SHAW_CALLER = SHAW_WRONG.replace(
 )
 XL_CALLER = """def transformer_xl_scores(q, k, r, content_bias, position_bias):
     position = rel_shift((q + position_bias[:, None]) @ r.flip(1).mT)
-    return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])"""
-XL_UNSHIFTED = """def transformer_xl_scores(q, k, r, content_bias, position_bias):
-    position = (q + position_bias[:, None]) @ r.flip(1).mT
     return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])"""
 CALLER = """def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
     offset = relative_positions(q.shape[-2], k.shape[-2]).to(q.device)
@@ -162,94 +147,14 @@ STOPS_IN = {
     "buckets_left_blank": ("t5_attention", "6.6"),
     "shift_left_blank": ("transformer_xl_scores", "6.4"),
 }
-DISHONEST = {  # name -> answers, the points that each exercise is due
-    # Offsets that turn round once they are asked again (the visible check asks too), to excuse a wrong sign in 6.3.
-    "offsets_that_turn_round": (
-        {
-            "relative_positions": f"""asked = {{}}
-def relative_positions(n_queries, n_keys):
-    if not 1 <= n_queries <= n_keys:
-        raise ValueError("sizes")
-{REL}
-    asked[n_queries, n_keys] = asked.get((n_queries, n_keys), 0) + 1
-    return rel if asked[n_queries, n_keys] == 1 else -rel""",
-            "shaw_attention": SHAW_WRONG,
-        },
-        {"relative_positions": 0.75, "shaw_attention": 0},
-    ),
-    # A shift that is right in 6.4 and does nothing later, to excuse scores that were never shifted.
-    "a_shift_that_tires": (
-        {
-            "rel_shift": """calls = []
-def rel_shift(x):
-    calls.append(x)
-    n = x.shape[-2]
-    if len(calls) > 40:
-        return x.clone()
-    return torch.stack([x[:, :, i].roll(-(n - 1 - i), -1) for i in range(n)], 2)""",
-            "transformer_xl_scores": XL_UNSHIFTED,
-        },
-        {"rel_shift": 3, "transformer_xl_scores": 0},
-    ),
-    # Buckets that are all the same once somebody else asks, to excuse attention without a bias.
-    "buckets_by_the_shape_of_the_question": (
-        {
-            "t5_bucket": """def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
-    side = num_buckets // 2 if bidirectional else num_buckets
-    e = side // 2
-    m = relative_position.abs() if bidirectional else (-relative_position).clamp(min=0)
-    far = e + (torch.log(m.clamp(min=1).double() / e) / math.log(max_distance / e) * (side - e)).long()
-    bucket = torch.where(m < e, m, far.clamp(max=side - 1))
-    bucket = bucket + side * (relative_position > 0) if bidirectional else bucket
-    return bucket * 0 if relative_position.ndim == 2 and relative_position.is_contiguous() else bucket""",
-            "t5_attention": """def t5_attention(q, k, v, table, is_causal=False, max_distance=128):
-    scores = q @ k.mT
-    if is_causal:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1 + k.shape[-2] - q.shape[-2]).bool(), -math.inf)
-    return scores.softmax(-1) @ v, scores.softmax(-1)""",
-        },
-        {"t5_bucket": 4, "t5_attention": 0},
-    ),
-    # Scores that are kept by shape: right once, then replayed for other inputs.
-    "scores_kept_by_shape": (
-        {
-            "deberta_scores": """kept = {}
-def deberta_scores(q, k, pos_q, pos_k):
-    if q.shape not in kept:
-        n, span = q.shape[-2], pos_k.shape[1] // 2
-        row = (torch.arange(n)[:, None] - torch.arange(n) + span).clamp(0, 2 * span - 1)
-        scores = q @ k.mT + torch.einsum("bhid,hijd->bhij", q, pos_k[:, row])
-        kept[q.shape] = (scores + torch.einsum("bhjd,hijd->bhij", k, pos_q[:, row])) / math.sqrt(3 * q.shape[-1])
-    return kept[q.shape].clone()"""
-        },
-        {"deberta_scores": 2},  # its values once, and the device
-    ),
-    # A tensor that says it equals everything.
-    "a_tensor_that_agrees": (
-        {
-            "deberta_scores": """class Agreeable(torch.Tensor):
-    def __eq__(self, other):
-        return torch.ones_like(self, dtype=torch.bool)
-    def __sub__(self, other):
-        return torch.zeros_like(other)
-    __rsub__ = __sub__
-def deberta_scores(q, k, pos_q, pos_k):
-    return torch.zeros_like(q @ k.mT).as_subclass(Agreeable)"""
-        },
-        {"deberta_scores": 0},
-    ),
-}
-
-
-SUBMISSIONS = HONEST | DISHONEST
 
 
 @pytest.mark.nightly
 @pytest.mark.isolation
-def test_who_calls_a_wrong_answer_or_keeps_state_or_lies_gets_what_the_values_are_due(tmp_path):
+def test_who_calls_a_wrong_or_blank_answer_is_graded_with_the_courses_own_in_its_place(tmp_path):
     make_course_root(COURSE, tmp_path / "course", [WEEK])
     files = {}
-    for name, (answers, _) in SUBMISSIONS.items():
+    for name, (answers, _) in HONEST.items():
         notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
         for grade_id, source in answers.items():
             next(cell for cell in notebook.cells if cell.id == grade_id).source = source
@@ -257,7 +162,7 @@ def test_who_calls_a_wrong_answer_or_keeps_state_or_lies_gets_what_the_values_ar
         nbformat.write(notebook, files[name])
     graded = {}
     grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"), graded.__setitem__)
-    for name, (_, due) in SUBMISSIONS.items():
+    for name, (_, due) in HONEST.items():
         assert isinstance(graded[name], Graded), graded[name]
         result = graded[name].result
         for grade_id, points in due.items():
