@@ -384,6 +384,18 @@ def test_a_cell_changes_neither_the_dtype_nor_the_precision_of_what_a_test_compu
     assert printed(session, f"print({settings})") == "torch.float64 medium\n"
 
 
+def test_who_has_switched_gradients_off_pays_for_it_in_one_test(session: Session) -> None:
+    """Cells go on with what cells have switched; the tests after each begin with gradients on."""
+    mode = "torch.is_grad_enabled()"
+    session.execute("a", f"import torch\ndef switched_off(): torch.set_grad_enabled(False)\ndef mode(): return {mode}")
+    found = session.lookup(["switched_off", "mode"])
+    found["switched_off"]()
+    assert found["mode"]() is False
+    assert printed(session, f"print({mode})") == "True\n" and found["mode"]() is True
+    session.execute("b", "torch.set_grad_enabled(False)")
+    assert found["mode"]() is True and printed(session, f"print({mode})") == "False\n"
+
+
 def test_in_place_changes_are_seen(session: Session) -> None:
     session.execute("a", "def spoil(x):\n    x += 1\n    return x * 0")
     x = torch.zeros(3)

@@ -47,6 +47,8 @@ class Notebook:
         self.aside: list[str] = []  # names of functions that are to raise
         self.refusals: dict[str, tuple[Any, Any]] = {}  # by name: the student's own, and what raises in its place
         self.waiting: deque[tuple[dict[str, Any], bytes]] = deque()  # requests that came before a function's answer
+        # As the last cell left it, for the next one. Tests begin with gradients on: who has left them off pays for it once.
+        self.records_gradients = True
         self.recorder = Recorder()
         self.pid = os.getpid()
 
@@ -82,7 +84,10 @@ class Notebook:
         self.shell.displayhook.recorder = self.recorder
 
     def execute(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
+        torch.set_grad_enabled(self.records_gradients)
         result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
+        self.records_gradients = torch.is_grad_enabled()
+        torch.set_grad_enabled(True)
         if os.getpid() != self.pid:  # a child of the student's own that came to the end of its cell
             os._exit(0)
         self.refuse()
