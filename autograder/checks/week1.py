@@ -137,7 +137,7 @@ def broadcast_masks(check: Check, name: str) -> None:
     of_keys = mixed_mask(check, 4, 1, 1, 4)
     check.agrees(calling(q, k, v, of_keys), f"{name}({words}, mask (4, 1, 1, 4))", CLOSE, BROADCAST)
     q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
-    shapes: tuple[tuple[int, ...], ...] = ((7,), (5, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7))
+    shapes: tuple[tuple[int, ...], ...] = ((7,), (5, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7), (1, 1, 5, 7))
     for shape in shapes:
         mask = mixed_mask(check, *shape)
         check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)

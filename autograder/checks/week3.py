@@ -222,8 +222,13 @@ def rotation_base(check: Check, name: str) -> None:
     x, positions = check.randn(2, 3, 6, 8), torch.arange(6, device=check.device)
     call = f"{name}({on(x, '0..5')}"
     check.agrees(calling(x, positions), f"{call})", NEAR)
-    for base in (500.0, 7.5):
-        check.agrees(calling(x, positions, base=base), f"{call}, base={base:g})", NEAR, BASE)
+    longer, steps = (
+        check.randn(2, 3, 9, 8),
+        torch.arange(9, device=check.device),
+    )  # nine are asked first with another base
+    check.agrees(calling(longer, steps, base=500.0), f"{name}({on(longer, '0..8')}, base=500)", NEAR, BASE)
+    check.agrees(calling(longer, steps), f"{name}({on(longer, '0..8')})", NEAR, REMEMBERED_BASE)
+    check.agrees(calling(x, positions, base=7.5), f"{call}, base=7.5)", NEAR, BASE)
 
 
 def rotation_far(check: Check, name: str) -> None:

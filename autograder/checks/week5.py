@@ -235,7 +235,7 @@ def dynamic_ntk_base(check: Check) -> None:
 
     # The scale alone or no scale, - (scale - 1) left out or without its brackets, no exponent, whole-number division.
     with check.criterion("beyond the training length", 1.25, golden=True):
-        at(2.0, 8, 192, 64)
+        at(2.0, 8, 250, 100)
         at(1.0, 8, 200, 64)
         at(8.0, 128, 5000, 4096)
         at(2.0, 8, 300, 100, base=500.0)

@@ -506,7 +506,11 @@ def t5_bucket(check: Check) -> None:
     # A float result, a shape lost, `view` of a transposed matrix, offsets clamped in place.
     with check.criterion("int64, any shape", 0.125):
         drawn = check.randint(-7, 0, (3, 4, 5))
-        for given, words in ((drawn, "offsets of shape (3, 4, 5)"), (drawn[0, 0, 0], "a single offset, a 0-d tensor")):
+        for given, words in (
+            (drawn, "offsets of shape (3, 4, 5)"),
+            (drawn[0, 0, 0], "a single offset, a 0-d tensor"),
+            (drawn[:0], "offsets of shape (0, 4, 5)"),
+        ):
             check.agrees(_form_of(calling(given)), f"{name}({words})", hint=WHOLE)  # values are compared above
         with check.holds(calling(drawn[0]), f"{name}(offsets of shape (4, 5))", EXACT):
             check.agrees(calling(drawn[0].T), f"{name}(offsets of shape (5, 4), not contiguous)", EXACT, STRIDES)
@@ -628,6 +632,12 @@ BEYOND = Hint(
 )
 
 
+AFTER_ANOTHER_SPAN = Hint(
+    "Right by itself, wrong after tables of another span. (What you keep from one call must not change the next.)",
+    form=True,
+)
+
+
 @exercise(WEEK, "deberta_scores")
 def deberta_scores(check: Check) -> None:
     name = "deberta_scores"
@@ -661,9 +671,11 @@ def deberta_scores(check: Check) -> None:
             check.agrees(calling(*tensors), words, CLOSE)
     # A clamp to 2*span, or an index that wraps round.
     with check.criterion("offsets beyond the span", 1, golden=True):
-        for sizes in ((2, 3, 9, 4, 3), (1, 2, 12, 8, 5), (2, 2, 5, 4, 1)):
+        for sizes in ((2, 3, 9, 4, 3), (1, 2, 12, 8, 5), (2, 2, 7, 4, 1)):
             tensors, words = drawn(*sizes)
             check.agrees(calling(*tensors), words, CLOSE, BEYOND)
+        tensors, words = drawn(2, 2, 5, 4, 1)  # five tokens have been asked with another span
+        check.agrees(calling(*tensors), words, CLOSE, AFTER_ANOTHER_SPAN)
     # Gradients cut off, a dtype forced, `view` of a projection, an argument written to.
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 4, 4, 6)

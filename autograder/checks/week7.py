@@ -151,7 +151,7 @@ def grouped_query_attention(check: Check) -> None:
             f"{call}, mask (4, 1, 4, 4), all True)",
             CLOSE,
         )
-        for mask_shape in ((4, 4), (4, 1, 1, 4), (1, 8, 1, 4), (8, 4, 4)):
+        for mask_shape in ((4, 4), (4,), (4, 1, 1, 4), (1, 8, 1, 4), (8, 4, 4)):
             mask = mixed_mask(check, *mask_shape)
             check.agrees(calling(q, k, v, mask), f"{call}, mask {mask_shape})", CLOSE, BROADCAST)
         one = grouped(check, 2, 4, 2, 1, 6, 4, 5)
@@ -192,8 +192,9 @@ def grouped_query_attention(check: Check) -> None:
             check.agrees(half, f"{call}, causal mask) in float16", HALF_HEADS, FLOAT16)
             words = f"the gradients of {call}, mask (3, 3), row 1 all False)"
             check.agrees(grouped_slopes(q, k, v, mask), words, CLOSE, NO_KEY_SLOPES)
-        *heads, call = grouped(check, 1, 4, 3, 2, 3, 4, 4)
-        check.raises(calling(*heads), ValueError, f"{call})")
+        for n_heads, n_kv_heads in ((4, 3), (2, 4)):
+            *heads, call = grouped(check, 1, n_heads, n_kv_heads, 2, 3, 4, 4)
+            check.raises(calling(*heads), ValueError, f"{call})")
 
     # A mask or scale made on the CPU.
     with check.follows_device(0.25):
@@ -462,7 +463,7 @@ def CachedAttention(check: Check) -> None:
             with gate:
                 slope = slope_in_pieces(arguments, weights, x, pieces)
                 check.agrees(slope, f"the gradient of {call} in pieces of {pieces}", MODULE, CUT)
-        for refused in ((10, 4, 2), (24, 6, 4), (18, 6, 2)):
+        for refused in ((10, 4, 2), (24, 6, 4), (18, 6, 2), (16, 4, 8)):
             check.raises(calling(*refused), ValueError, f"CachedAttention{refused}")
 
     # Positions or a mask made on the CPU.
@@ -623,6 +624,8 @@ class CountingModel:
         for name, (value, dtype, shape) in due.items():
             if not isinstance(value, torch.Tensor) or value.dtype != dtype or tuple(value.shape) != shape:
                 raise ValueError(f"decode wants {name} of dtype {dtype} and shape {shape}, and got {kind(value)}")
+        if not bool(((tokens >= 0) & (tokens < VOCABULARY)).all()):
+            raise ValueError(f"decode wants tokens from 0 to {VOCABULARY - 1}; pad with 0")
         self.columns += tokens.shape[1]
         keys, at = (tokens, positions) if cache is None else (
             torch.cat((cache[0], tokens), dim=1), torch.cat((cache[1], positions), dim=1)
@@ -925,6 +928,9 @@ def _crossing_form(check: Check, padded: Gate, turned: Gate) -> None:
     arguments, weights, x, memory, call = drawn = _crossing(check, "CrossAttention", 2, 3, 4, 12, 2)
     empty_row_kept(check, drawn)
     check.agrees(crossing_slopes(arguments, weights, x, memory), f"the gradients of {call})", MODULE, CUT)
+    with padded:
+        slopes = crossing_slopes(arguments, weights, x, memory, real_tokens(check, 4, 0))
+        check.agrees(slopes, f"the gradients of {call}, memory_mask (2, 4), row 1 all False)", MODULE, NO_KEY_SLOPES)
     with check.where(padded, turned):
         both = torch.tensor([0, 2, 5], device=check.device), torch.tensor([1, 0, 7, 3], device=check.device)
         mask = real_tokens(check, 4, 3)
@@ -964,6 +970,12 @@ CAUSAL_WITH_A_MASK = Hint(
 )
 
 
+PADDING_ANYWHERE = Hint(
+    "With padding at the end of the memory all is right, with padding elsewhere, or beside a memory of padding alone, it is not.",
+    form=True,
+)
+
+
 @exercise(WEEK, "HybridDecoderBlock")
 def HybridDecoderBlock(check: Check) -> None:
     name = "HybridDecoderBlock"
@@ -996,6 +1008,11 @@ def HybridDecoderBlock(check: Check) -> None:
             check.agrees(short_ones, words, MODULE, CAUSAL_WITH_A_MASK)
         with ~causal:
             check.agrees(last(short_ones), f"{words}, the last token", MODULE, MEMORY_MASK)
+        anywhere = mixed_mask(check, 4, 4)
+        anywhere[3] = False  # of this text nothing is asked
+        out = last(crossing(arguments, weights, x, memory, anywhere))
+        words = f"{call}, memory_mask (4, 4), padding anywhere, row 3 all False), the last token of texts 0 to 2"
+        check.agrees(lambda cls: out(cls)[:3], words, MODULE, PADDING_ANYWHERE)
         padded = check.reached()
     # Parts of other names, or a feed-forward network of other layers.
     with check.criterion("the parts by their names", 0.25):

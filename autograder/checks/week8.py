@@ -37,7 +37,7 @@ from autograder.checks.rotations import (
     ROWS,
     far_positions,
 )
-from autograder.script.compare import CUT, Tolerance, kind, only_where_zero
+from autograder.script.compare import CUT, REMEMBERED_BASE, Tolerance, kind, only_where_zero
 from autograder.script.script import Gate
 
 WEEK = "week8_production"
@@ -135,7 +135,7 @@ def partial_rotary_emb(check: Check) -> None:
     with check.criterion("refuses a rotary_dim that is odd, below 2 or above head_dim, and no other", 0.25):
         x = check.randn(1, 2, 3, 8)
         _partial(check, x, 3, 4)
-        for rotary_dim in (3, 10, 0):
+        for rotary_dim in (3, 10, 0, -2):
             refused = calling(x, torch.arange(3, device=check.device), rotary_dim)
             check.raises(refused, ValueError, f"partial_rotary_emb({named(x)}, rotary_dim {rotary_dim})")
         _partial(check, check.randn(2, 3, 5, 8), 5, 8, hint=ALL_CHANNELS)
@@ -333,8 +333,9 @@ def apply_mrope(check: Check) -> None:
         _mrope_far(check, rows_are_right)
     # Pairs that are left out or do not exist.
     with check.criterion("refuses sections that do not add up to head_dim/2", 0.25):
-        x, positions = check.randn(1, 2, 3, 12), _places(check, 3, 3)
-        for sections in ((2, 2, 1), (3, 3, 1)):
+        positions = _places(check, 3, 3)
+        for head_dim, sections in ((12, (2, 2, 1)), (12, (3, 3, 1)), (7, (1, 1, 1))):
+            x = check.randn(1, 2, 3, head_dim)
             words = f"apply_mrope({named(x)}, sections {sections})"
             check.raises(calling(x, positions, sections), ValueError, words)
     # A dtype forced, gradients cut off, an argument written to, angles kept of positions that have moved on.
@@ -353,8 +354,10 @@ def _mrope_sections(check: Check) -> None:
         _mrope(check, check.randn(*shape), _places(check, 3, shape[2]), sections, hint=UNEVEN)
     x, positions = check.randn(2, 2, 5, 16), _places(check, 3, 5)
     _mrope(check, x, positions, (4, 2, 2))
-    for base in (500, 7.5):
-        _mrope(check, x, positions, (4, 2, 2), hint=BASE, base=base)
+    wide = check.randn(2, 2, 5, 20)  # asked for the first time with another base
+    _mrope(check, wide, positions, (5, 3, 2), hint=BASE, base=500)
+    _mrope(check, wide, positions, (5, 3, 2), hint=REMEMBERED_BASE)
+    _mrope(check, x, positions, (4, 2, 2), hint=BASE, base=7.5)
     rows, words = _places(check, 3, 2, 5), f"apply_mrope({named(x)}, positions (3, 2, 5), sections (4, 2, 2))"
     with check.holds(calling(x, rows, (4, 2, 2)), words, NEAR):  # else they would cost twice
         _mrope(check, x, rows, (4, 2, 2), hint=BASE_OF_ROWS, base=500.0)
@@ -833,6 +836,7 @@ HEAD_DIM_TOO = Hint(
     "turn.)",
     form=True,
 )
+FLOORED = "Right where the share is nearly a whole number of channels, wrong where it is 22.7. (int() rounds the product down.)"
 NULL = Hint("A field that is null is taken for one that is given. (null counts as missing.)", form=True)
 
 
@@ -857,6 +861,7 @@ def layers_that_turn(check: Check) -> None:
         agrees("GPT-NeoX-20B", NEOX_20B)
         agrees("StableLM 2 12B", STABLELM_12B, SHARE)
         agrees("Moonshine tiny", MOONSHINE, SHARE)
+        agrees("Moonshine tiny with another share", MOONSHINE | {"partial_rotary_factor": 0.63}, FLOORED)
     # The list read inverted, or every fourth layer assumed.
     with check.criterion("a list of layers: SmolLM3, Llama 4", 0.75, golden=True):
         agrees("Llama 4 Scout", LLAMA_4)
