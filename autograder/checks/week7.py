@@ -866,7 +866,7 @@ def CrossAttention(check: Check) -> None:
     with check.criterion("passes gradients to x and to the memory, leaves both alone", 0.125):
         _crossing_form(check, padded, turned)
 
-    # A mask made on the CPU.
+    # Angles or a mask made on the CPU.
     with check.follows_device(0.125):
         x, memory = check.randn(2, 4, 16), check.randn(2, 4, 16)
         keep = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
@@ -968,8 +968,6 @@ CAUSAL_WITH_A_MASK = Hint(
     _last_is_right,
     otherwise=MEMORY_MASK.says,
 )
-
-
 PADDING_ANYWHERE = Hint(
     "With padding at the end of the memory all is right, with padding elsewhere, or beside a memory of padding alone, it is not.",
     form=True,
