@@ -339,7 +339,7 @@ lab.table(["", "result"], [
 # - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In all five runs, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
 # - (c) The largest float16 is 65,504. A dot product can exceed it although the *scaled* score would fit, so the order of the operations decides. (Rounding makes it 11,248 instead of 11,250. For bfloat16, with the range of float32 but fewer digits, see week 3.)
 # - (d) overflows. `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
-# - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype instead.
+# - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype. That fits into float16, but a row that is hidden as a whole still gets equal weights, as in (e).
 # </details>
 #
 # **1.1, second step.** Go back to your function and make it safe for rows that may attend to nothing, and for float16. Run its check again.
@@ -357,7 +357,7 @@ lab.table(["", "result"], [
 # %% [markdown]
 # ### Code that runs on any device
 #
-# Every tensor has a device: the computer's own memory (`"cpu"`) or a graphics card's (`"cuda"`). PyTorch does not move tensors for you. You cannot add, multiply or compare tensors on different devices, except single numbers. So code that works on your laptop may stop on a GPU with `Expected all tensors to be on the same device`.
+# Every tensor has a device: the computer's own memory (`"cpu"`) or a graphics card's (`"cuda"`). PyTorch does not move tensors for you. You cannot add, multiply or compare tensors on different devices, except a number in a tensor without dimensions, such as `torch.tensor(0.5)`. So code that works on your laptop may stop on a GPU with `Expected all tensors to be on the same device`.
 #
 # The cause is nearly always one line: a tensor made inside a function. `torch.arange(n)`, `torch.ones(n, n)` and `torch.tensor([...])` make it on the CPU unless you say otherwise. So pass on the device of an input: `device=x.device`. Four habits are enough:
 #
@@ -667,7 +667,7 @@ show_pair("The sentence, and shuffled: no mask")
 # %% [markdown]
 # ### Experiment: which layers are equivariant?
 #
-# Now measure the parts of a Transformer and some rivals. The second column shows how far each layer is from *invariant*: the largest difference between $f(PX)$ and $f(X)$.
+# Now measure the parts of a Transformer and some rivals. The last column shows how far each layer is from *invariant*: the largest difference between $f(PX)$ and $f(X)$.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which of these see the order, that is, have a gap above zero?
@@ -716,9 +716,9 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Every layer that works token by token is equivariant. So is attention, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Residual connections (adding a layer's input to its output), more heads or more layers do not bring order in. Convolution, recurrence and a vector per position do.
+# Every layer that works token by token is equivariant. So is attention, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Subtracting the mean of all tokens mixes them, and is equivariant all the same: the mean does not depend on their order. Residual connections (adding a layer's input to its output), more heads or more layers do not bring order in. Convolution, recurrence and a vector per position do.
 #
-# **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the second column: for attention the distance is of order 1. Only the mean in the last line is invariant.
+# **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the last column: for attention the distance is of order 1. Only the mean in the last line is invariant.
 #
 # **Zero up to rounding.** "0" means "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that only rounding is left: in float64, with more digits, the gap is smaller.
 # </details>
@@ -930,7 +930,7 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 # - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in many language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the marker's share in the output tells how many tokens there are so far.
 # - **No marker.** The output at $i$ is a mean over $i+1$ tokens. A mean over more tokens varies less.
 #
-# Take one head with random weights, and random tokens. On one half of the texts, fit two *linear* read-outs of its outputs: one for $i$, one for $\frac1{i+1}$. Try them on the other half.
+# Take one head with random weights, its scores shrunk to 0.3 of what they would be, so that the weights are nearly equal, and random tokens. On one half of the texts, fit two *linear* read-outs of its outputs: one for $i$, one for $\frac1{i+1}$. Try them on the other half.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For texts with a marker: how much of the variance of $\frac1{i+1}$ can a linear map explain from the output of *one untrained* causal layer? How much of the variance of $i$? And how much without the mask?
@@ -1212,7 +1212,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 #
 # <details><summary>After you have run it</summary>
 #
-# The map *is* the answer. Over 1,000 texts, in the stronger of the two heads, B puts a mean weight of 0.81 to 0.99 on A if A comes before it (five seeds), and exactly 0 if not. Compare that with what you wrote.
+# The map *is* the answer. Over 1,000 texts, in the stronger of the two heads, B puts a mean weight of 0.81 to 0.99 on A if A comes before it (five seeds), and exactly 0 if not. (The 0 is the mask's doing; what training has found is the large weight.) Compare that with what you wrote.
 # </details>
 
 # %% [markdown]

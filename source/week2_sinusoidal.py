@@ -27,7 +27,7 @@
 # ### Conventions of this week
 #
 # - Positions $p$ are whole numbers and start at **0**. In scores, $i$ is the position of a query and $j$ that of a key.
-# - $d$ is the width of the model, `d_model`. It must be even.
+# - $d$ is the width of the model, `d_model`. With sines and cosines it must be even; a learned table (2.5) may have any width.
 # - Channels are counted 0, 1, …, $d-1$. Channels $2t$ and $2t+1$ form **pair** $t$, for $t=0,\dots,\frac d2-1$. (Most texts call the pair $i$. Here $i$ belongs to the queries.)
 # - In this week's formulas vectors are **columns**: $\mathrm{PE}(p)\in\mathbb R^d$ and $q=W_qx$, where $W_q$ is the `weight` of an `nn.Linear`. In code a table has one row per position, `pe[p]`.
 # - Functions without a tensor argument (2.3, 2.4) return float32 tensors on the CPU. The layer of 2.5 keeps the dtype of its input.
@@ -369,7 +369,7 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 #
 # **One frequency per pair.** The exponent counts pairs. If it counts channels, the cosine gets a frequency of its own, and the property of 2.1 is gone.
 #
-# **Far positions.** A float32 number has 24 significant bits. It holds an angle near 100,000 only to about 0.004 radians, so the sine cannot be more accurate than that. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
+# **Far positions.** A float32 number has 24 significant bits. Whole numbers up to 16 million it holds exactly, so the first pair is safe. An angle such as $99{,}990\cdot0.75$ it holds only to about 0.004 radians, and the sine cannot be more accurate than that. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
 
 # %% [markdown]
 # ### Exercise 2.3 · The table
@@ -1012,7 +1012,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# - **More keys alone do no harm.** At familiar positions 128 keys are as good as 32: the accuracy is 1.00.
+# - **More keys alone do no harm to a query at position 31.** 128 keys are as good as 32: the accuracy is 1.00. (At position 4, where nearly all keys crowd next to the right one, it is 0.36 (0.30 to 0.42), `experiments/results_distances.md`.)
 # - **New positions do the harm**, and more keys there do more harm. Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With the latest 4 keys alone accuracy falls by 0.01, with the latest 32 by 0.31, with all by 0.51.
 # - **Slow pairs make it worse, but are not the whole cause.** Without them the accuracy is higher, 0.76 to 0.84 with 32 keys and 0.60 to 0.68 with all, but it still falls.
 #
@@ -1061,7 +1061,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# It falls on the whole, in ripples. At width 64 it first rises at offset 6: there the fastest hand has nearly completed its turn ($6\approx2\pi$) and comes back to where it started. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first turn, to 0.78 after the fifteenth, when the slow hand has also moved. Wider encodings have more hands, which average each other out. So the ripples get smaller, and the first rise comes later.
+# It falls on the whole, in ripples. At width 64 it first rises at offset 6: the fastest hand has been on its way back for a while ($6\approx2\pi$), and now the second comes back with it; together they outweigh the others, which still turn away. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first turn, to 0.78 after the fifteenth, when the slow hand has also moved. Wider encodings have more hands, which average each other out. So the ripples get smaller, and the first rise comes later.
 # </details>
 
 # %% [markdown]
@@ -1217,7 +1217,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # 1. Multiply out (7). Name each of the four terms and say in a few words what question it answers (for example "does a word like this look for a word like that?").
 # 2. Figure 2.12 shows which of the four change when the text moves, say by ten positions. Give the reason for each, in general and for identity weights.
-# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_i^\top W_q^\top\,R_{j-i}\,W_kx_j$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** leaves the tokens alone, too. It adds a number to the score: $x_i^\top W x_j-m\,|i-j|$, with a fixed slope $m$ per head. For each method, say which of the four terms it keeps (perhaps changed), which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
+# 3. **RoPE** adds nothing to the tokens. It turns queries and keys by their positions, so that the score becomes $x_i^\top W_q^\top\,R_{j-i}\,W_kx_j$ with a rotation $R_{j-i}$ that depends on the offset alone. **ALiBi** leaves the tokens alone, too. It adds a number to the scaled score: $x_i^\top W x_j/\sqrt d-m\,|i-j|$, with a fixed slope $m$ per head. For each method, say which of the four terms it keeps (perhaps changed), which it drops, and where the position has gone. Can ALiBi's preference for near tokens depend on what the token is? Can RoPE's?
 #
 # Ten to fifteen lines are enough; a table is welcome.
 #
@@ -1264,7 +1264,7 @@ lab.table(["how far a term moves", *terms], rows)
 # %% [markdown]
 # ## 9 · The answer
 #
-# Can a model use a vector it has never met? The formula gives one to every position, and a head built by hand works at 50,000 as at 0. Training on short texts did not find that head. The layer it found works at familiar positions, even with all 128 keys, and fails at new ones: the more keys, the worse. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
+# Can a model use a vector it has never met? The formula gives one to every position, and a head built by hand works at 50,000 as at 0. Training on short texts did not find that head. The layer it found works at position 31, even with all 128 keys, and fails at new positions: the more keys, the worse. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
 #
 # ## 10 · Test yourself
 #
@@ -1282,7 +1282,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>3. Why is the position added and not concatenated?</summary>
 #
-# Adding keeps the width. The price is the mixed terms of section 8. Concatenation also works, but costs width.
+# Adding keeps the width. The price: token and position share their channels, and the four terms of section 8 share one matrix. Concatenation has four terms, too, each with a block of the matrix of its own, but costs width.
 # </details>
 #
 # <details><summary>4. Can the encoding drown the token?</summary>

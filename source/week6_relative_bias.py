@@ -17,7 +17,7 @@
 #
 # **You need** weeks 1, 2 and 4: attention with a mask, the four terms of exercise 2.7, biases on scores. RoPE (week 3) is a rival in one experiment and a part of 6.11.
 #
-# **Short of time?** 6.2, 6.6, 6.7 and 6.11 are the core; 6.4 is the nicest trick.
+# **Short of time?** 6.2, 6.6, 6.7, 6.8 and 6.11 are the core (the experiment of 6.11 runs with your 6.7 and 6.8); 6.4 is the nicest trick.
 #
 # <!-- points of week6_relative_bias -->
 #
@@ -30,7 +30,7 @@
 # - The **offset** is key position − query position, $j-i$. A key behind the query has a negative offset and a positive **distance** $i-j$.
 # - Where there are fewer queries than keys, the queries are the *last* positions: row $r$ has the position $n_\text{keys}-n_\text{queries}+r$. That happens with a KV cache, or with a memory of earlier text.
 # - In a mask, True means "may attend".
-# - Your functions return the dtype and device of their input, keep gradients, and never change an argument in place. The tests use float32 and float64.
+# - Your functions compute in the dtype of their input (float64 to its full accuracy, unlike 1.1), return it on the same device, keep gradients, and never change an argument in place. The tests use float32 and float64.
 # - "**Not looked at**" means that any value is allowed there, infinities too.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -1004,7 +1004,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 #
 # Now the question of the week: which method can learn what? We take two tasks, as small as possible. A token is a payload (one of 8 symbols) and an offset $o$ from 1 to 4. The answer at position $i$ is the payload
 #
-# - **pull**: of position $i-o_i$. The *query* knows how far back to look.
+# - **pull**: of position $i-o_i$, if there is one; other positions are not scored. The *query* knows how far back to look.
 # - **push**: of the position $j$ with $j+o_j=i$. The *key* knows where it wants to be read. (Only positions with exactly one such $j$ are scored.)
 #
 # We train one causal attention layer, 2 heads of 16 and a linear read-out, for 300 steps on texts of 16 tokens, and test on 16 and on 64. The two tasks and the training loop are in `relative_tasks.py`.
@@ -1132,7 +1132,7 @@ plt.show()
 # | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87 |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16 tokens; at 64 only 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
-# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right). In 300 steps two heads are too few. That does not prove that T5 cannot learn pull or push, nor that one of DeBERTa's terms cannot do the other's task.
+# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right), and cannot tell "names 1, lies 2 back" from "names 1, lies 1 back": the factors are the same. So two heads are too few, and for content to position more steps did not help (0.68). That does not prove that T5 cannot learn pull or push, nor that one of DeBERTa's terms cannot do the other's task.
 #
 # **What breaks RoPE at 64.** Four arms of the same trained models, mean [lowest..highest] of five seeds (16 keys: the right one and 15 drawn at random):
 #
@@ -1148,7 +1148,7 @@ plt.show()
 # More: `experiments/results_distances.md` and `results_week6.md`.
 # </details>
 #
-# Here is pull, offset by offset. Compare with the bag's 0.41 to 0.43 (early positions have fewer candidates): which run has learned which offset?
+# Here is pull, offset by offset. Compare with the bag, which has 0.46, 0.43, 0.42 and 0.41 at offsets 1 to 4 (early positions have fewer candidates, and most of them belong to offset 1): which run has learned which offset?
 
 # %% tags=["experiment"]
 offsets = results["tested"]["by_offset"]
@@ -1167,7 +1167,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 #
 # 1. Explain with equation (5) why *one head* with content to content and content to position can solve pull but not push, and with position to content as its second term push but not pull. What must the vectors hold?
 # 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? For push each head can check one pair ("Added scores become products", in the fold below Figure 6.7). Pull is harder. How can several heads solve it nevertheless?
-# 3. RoPE solves both tasks at 16 tokens. Which of its properties makes that possible? At 64 it fails. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "the score depends on the offset alone, so it generalises to longer texts"? Give the numbers with their spread.
+# 3. RoPE solves both tasks at 16 tokens. Which of its properties makes that possible? At 64 it fails. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "of the positions the score sees the offset alone, so it generalises to longer texts"? Give the numbers with their spread.
 #
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
@@ -1183,7 +1183,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 #
 # 2. Let $k_j=k_l$. Then $w_{ij}/w_{il}=e^{s_{ij}-s_{il}}=e^{b(j-i)-b(l-i)}$: the content of the query has cancelled. So one head has one order of preference among offsets, whatever the query says; in pull it can be right for one offset of four. With several heads each can prefer offsets of its own. The content term can silence a head for some queries: a match $q_i\cdot k_j$ that is larger than every difference of biases draws its weight to tokens that contribute nothing. Then the sum over heads follows the query: 8 heads reach 0.86 [0.81..0.92] instead of 0.50 [0.42..0.61], and 4 heads with 1,500 steps 0.96 [0.79..1.00].
 #
-# 3. RoPE rotates $q$ and $k$ by their positions before the product, so the score is bilinear in $q_i$ and $k_j$ with a matrix that depends on the offset: content of the query, content of the key and offset all meet. At 16 tokens it is perfect on both tasks. At 64 it has 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push, though the wanted offsets are still 1 to 4. More keys are not the cause by themselves: with all 64 keys and distances clipped at 15 it has 1.00 [1.00..1.00] on both. New distances are: with 16 keys at their true distances it has 0.83 [0.75..0.91] and 0.83 [0.79..0.90], and all keys make that worse. The score depends on the offset alone, true; but at offsets from 16 on nothing in training kept it low. Relative does not mean extrapolating.
+# 3. RoPE rotates $q$ and $k$ by their positions before the product, so the score is bilinear in $q_i$ and $k_j$ with a matrix that depends on the offset: content of the query, content of the key and offset all meet. At 16 tokens it is perfect on both tasks. At 64 it has 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push, though the wanted offsets are still 1 to 4. More keys are not the cause by themselves: with all 64 keys and distances clipped at 15 it has 1.00 [1.00..1.00] on both. New distances are: with 16 keys at their true distances it has 0.83 [0.75..0.91] and 0.83 [0.79..0.90], and all keys make that worse. Of the positions the score sees the offset alone, true; but at offsets from 16 on nothing in training kept it low. Relative does not mean extrapolating.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1250,7 +1250,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>1. Which methods of this week add to the scores a number that does not depend on the text?</summary>
 #
-# T5 (learned, by bucket) and ALiBi (fixed, by distance). Transformer-XL has such a part too, $v\cdot r_{i-j}$, beside one that depends on the query.
+# T5 (learned, by bucket); week 4's ALiBi does the same with fixed numbers. Transformer-XL has such a part too, $v\cdot r_{i-j}$, beside one that depends on the query.
 # </details>
 #
 # <details><summary>2. What is above the diagonal after Transformer-XL's shift?</summary>
@@ -1275,7 +1275,7 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 #
 # <details><summary>6. Which of these methods would you use with a KV cache?</summary>
 #
-# All but DeBERTa work where the queries are the last positions. T5's bias is the simplest, a row of numbers; Transformer-XL needs the distances up to the cache's length; DeBERTa was made for encoders.
+# All could: each score needs the offset alone, and the queries are the last positions. T5's bias is the simplest, a row of numbers; Transformer-XL needs the distances up to the cache's length. DeBERTa was made for encoders, which have no cache; that is why 6.8 takes as many queries as keys.
 # </details>
 
 # %% [markdown]
