@@ -1459,7 +1459,9 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model hardly uses pairs 4 to 7, so their new angles do no harm. Figure 5.11 does not acquit pairs 0 to 2: slowed down, they misread near distances, too. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds). How can pairs do harm that have seen every angle? A score adds up all pairs: at 63 or 127 pair 2 stands where it stands at distance 0, so a far key looks near. Seen angles do not make a distance familiar.
+# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model hardly uses pairs 4 to 7, so their new angles do no harm. Figure 5.11 does not acquit pairs 0 to 2: slowed down, they misread near distances, too. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
+#
+# How can pairs do harm that have seen every angle? A score adds up all pairs: at 63 or 127 pair 2 stands where it stands at distance 0, so a far key looks near. Seen angles do not make a distance familiar.
 #
 # **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69, but only by 0.06 with 64 keys: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #

@@ -1132,7 +1132,9 @@ plt.show()
 # | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87 |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16 tokens; at 64 only 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
-# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right), and cannot tell "names 1, lies 2 back" from "names 1, lies 1 back": the factors are the same. So two heads are too few, and for content to position more steps did not help (0.68). That does not prove that T5 cannot learn pull or push, nor that one of DeBERTa's terms cannot do the other's task.
+# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right), and cannot tell "names 1, lies 2 back" from "names 1, lies 1 back": the factors are the same. So two heads are too few, and for content to position more steps did not help (0.68).
+#
+# That does not prove that T5 cannot learn pull or push, nor that one of DeBERTa's terms cannot do the other's task.
 #
 # **What breaks RoPE at 64.** Four arms of the same trained models, mean [lowest..highest] of five seeds (16 keys: the right one and 15 drawn at random):
 #
