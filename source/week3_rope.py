@@ -293,7 +293,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# In a longer text the slow pairs reach angles that no training text has shown. A larger base makes more pairs slow; Code Llama was fine-tuned with base $10^6$ to read long files (Rozière et al., 2023).
+# In a longer text the slow pairs reach angles that no training text has shown. A larger base makes more pairs slow, but it also slows those that already were: with base $10^6$, pairs 21 to 31 reach at position 16,384 only angles that base $10^4$ had shown before position 800. The other pairs change pace, too, so the model must be fine-tuned. Code Llama was, with base $10^6$, to read long files (Rozière et al., 2023).
 # </details>
 
 # %% [markdown]
@@ -559,7 +559,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. Pairs 1 to 3 hold most of them down, except where two or three clocks nearly agree. Pairs 4 to 7 add nearly the same number to every key, which softmax hardly sees: they are free to carry content.
+# Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. At 9 it is pair 1 that holds the sum down (its cosine is −0.32); at 22 pair 1 is back at 0.96, and pair 2 does it (−0.32). Where two or three clocks nearly agree, an echo survives. Pairs 4 to 7 add nearly the same number to every key, which softmax hardly sees: they are free to carry content.
 #
 # The right phases are not enough. At strength 1 (Figure 3.6) offset 3 gets 0.04 of the weight, at 20 it gets 0.87. To turn up a head's strength, training makes its queries and keys longer.
 #
@@ -1250,7 +1250,7 @@ axes[1].set(xlabel="offset m − n (positions)", xlim=(-1, 128))
 plt.show()
 
 # %% [markdown]
-# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: offsets beyond training. Grey: the offsets of training.
+# **Figure 3.10. Echoes.** Mean score of a key, by offset. Diamond and dashed line: offset 3, the right answer. Dots: offset 3 plus whole turns of pair 0, beyond training. Grey: the offsets of training.
 #
 # <details><summary>After you have run it</summary>
 #
@@ -1317,18 +1317,18 @@ week3.bfloat16_positions(bfloat16_positions)
 ### END HIDDEN TESTS
 
 # %% [markdown] nbgrader={"grade_id": "bfloat16_explained_question", "locked": true}
-# **Explain.** A model keeps its RoPE frequencies as a buffer. `model.to(torch.bfloat16)` rounds them, and the code then multiplies them by positions that are bfloat16 too. A colleague proposes to call `.float()` on the product before taking cosine and sine. In three to six sentences: why does this not help, why does the damage grow with the position, and how large an error, in radians, can a single rounding cause in an angle near 4,000?
+# **Explain.** A model keeps its RoPE frequencies as a buffer. `model.to(torch.bfloat16)` rounds them, and the code then multiplies them by positions that are bfloat16 too. A colleague proposes to call `.float()` on the product before taking cosine and sine. In three to six sentences: why does this not help, why does the damage grow with the position, and how large an error, in radians, can rounding the product alone cause in an angle near 4,000?
 #
 # ### BEGIN MARK SCHEME
 # 1 point in all; half points are allowed.
 #
-# - Half a point: what rounding has removed, a later `.float()` cannot bring back; the error of the angle grows with the position, because 8 significant bits mean a *relative* error (up to about 1/512), and the angle is proportional to the position; or: beyond 256 neighbouring positions become the same number.
-# - Half a point: an error of up to 4,000/512, almost 8 radians. Half the step between neighbours, 8, earns the same; so does a larger bound that names the roundings it counts.
+# - Half a point: what rounding has removed, a later `.float()` cannot bring back; the error of the angle grows with the position, because 8 significant bits mean a *relative* error (up to 1/256), and the angle is proportional to the position; or: beyond 256 neighbouring positions become the same number.
+# - Half a point: an error of up to 8 radians, half the step of 16 between neighbours. A larger bound that names the roundings it counts earns the same: a rounded frequency or position can cost up to 4,000/256, almost 16.
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "bfloat16_explained", "grade": true, "solution": true, "points": 1}
 # ### BEGIN SOLUTION
-# A cast to float32 adds digits, but not the information that is gone: the frequencies and the positions were rounded before. bfloat16 has eight significant bits, so rounding makes a relative error of up to $2^{-9}$ in each. The angle is proportional to the position, and so is its error. Beyond 256, neighbouring positions even become the same number. For an angle of 4,000 radians a single rounding can cost 4,000/512, almost 8 radians, more than a full turn.
+# A cast to float32 adds digits, but not the information that is gone: the frequencies and the positions were rounded before. bfloat16 has eight significant bits, so rounding makes a relative error of up to $2^{-8}$ in each (257 becomes 256). The angle is proportional to the position, and so is its error. Beyond 256, neighbouring positions even become the same number. Near 4,000 the numbers of bfloat16 are 16 apart, so rounding the product alone costs up to 8 radians, more than a full turn; a rounded frequency or position can cost up to 4,000/256, almost 16.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1424,7 +1424,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 #
 # - `rotate_llama(x, positions)` rotates `x` like your 3.4, in the half layout; the result has the dtype of `x` and is exact up to rounding;
 # - `prompt_scores(q, k)` gives the unscaled scores of a whole prompt, in the interleaved layout;
-# - `decode_step_scores(q, k_cache)` gives the scores of the newest token with all tokens so far, itself included.
+# - `decode_step_scores(q, k_cache)` gives the scores of the newest token with all tokens so far, itself included: like `prompt_scores` unscaled and in the interleaved layout, with `q` and `k_cache` not yet rotated and the oldest key at position 0.
 #
 # Its author tested it in float32 on texts of 16 tokens: there was no error, the shapes were right, nothing changed at position 0, and `prompt_scores` agreed with a public model. The file has **three bugs**.
 #
@@ -1541,7 +1541,7 @@ print("The file passes your test (it must not):", serving_test(rotate_llama, pro
 
 
 # %% [markdown]
-# **Now find the three bugs, and repair them.** Each function below has one. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2. The repaired functions replace the old ones, so the last cell of this section can test the whole file again.
+# **Now find the three bugs, and repair them.** In the listing `rotate_half`, `rotary_tables` and `decode_step_scores` have one each. Write them anew below. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2. The repaired functions replace the old ones, so the last cell of this section can test the whole file again.
 
 # %% nbgrader={"grade_id": "rotate_half", "solution": true}
 def rotate_half(x):

@@ -30,7 +30,7 @@
 # - $i$ is the position of a query, $j$ the position of a key, both counted from 0. $|i-j|$ is their distance.
 # - A **slope** $m$ is a positive number; the bias is $-m\,|i-j|$, never positive.
 # - Where there are fewer queries than keys, the queries are the *last* positions, as with a KV cache.
-# - Functions without a tensor argument return float32 tensors on the CPU. Functions never change an argument in place.
+# - `alibi_slopes` and `alibi_bias` return float32 tensors on the CPU. Functions never change an argument in place.
 # - A bare number such as 4.5 is an exercise.
 
 # %% tags=["setup"] nbgrader={"grade_id": "setup", "locked": true}
@@ -66,7 +66,7 @@ np.random.seed(0)
 # The bias is added **after** the division by $\sqrt d$, and so is not scaled (footnote 10 of the paper), and **before** the softmax.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Four slopes: 1/2, 1/8, 1/32, 1/256. After how many positions does each halve a weight? Which of the four would notice whether a word stands 3 or 5 positions back? Which would tell 300 from 500?
+# **Predict.** Four slopes: 1/2, 1/8, 1/32, 1/256. After how many positions does each halve a weight? Which of the four hardly notice a difference of two positions? Which still leave a key 300 positions back some weight beside equal keys near by?
 #
 # *Your prediction:*
 
@@ -102,7 +102,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Each curve falls from 1 to almost 0 within a limited range and is flat outside it. A slope is a *measuring range*. The steepest slope tells 3 from 5; beyond 10 it leaves a key next to nothing. The shallowest hardly tells 3 from 5, but it tells 300 from 500. A model needs several slopes.
+# With equal content a steep head spends its weight on the nearest keys and leaves next to nothing beyond distance 10; a shallow one still gives weight at 300. Which *difference* a head notices is another matter. In a softmax only ratios count, and 3 against 5 is the same ratio $e^{-2m}$ as 300 against 302: slope 1/2 puts a factor of 0.37 on two positions, slope 1/256 one of 0.99. It needs differences of a hundred or more. A model needs several slopes.
 # </details>
 #
 # ## 2 · The slopes
@@ -319,7 +319,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# (a) Equation (3) is wrong for all 57 numbers that are not a power of two; with 20 heads no head gets its official slope. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model was trained with its order: head 4 of six has learned to live with slope $\frac12$.
+# (a) Equation (3) is wrong for all 57 numbers that are not a power of two; with 20 heads no head gets its official slope. Sorting does not help: only the last cross, $2^{-8}$ at head 19, lies on a bar. (b) For a new model the order is a matter of taste, since heads are interchangeable before training. A published model was trained with its order: head 4 of six has learned to live with slope $\frac12$.
 # </details>
 #
 # ## 3 · The bias
@@ -766,7 +766,7 @@ lab.table(["of 112 heads", "how many"], counts)
 
 
 # %% [markdown]
-# 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01; in the others neighbours nearly tie anyway. The second rounding can do more harm. In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. With content scores of 6 and 0 it is lost in 2. (`experiments/results_weeks34.md`)
+# 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01 (the table counts from 0.1 on); in the others neighbours nearly tie anyway. The second rounding can do more harm. In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. With content scores of 6 and 0 it is lost in 2. (`experiments/results_weeks34.md`)
 #
 # BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
 
