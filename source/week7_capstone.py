@@ -805,7 +805,7 @@ for name, way in ways.items():
 #
 # **2 points · difficulty 2/5 · 10 minutes · code**
 #
-# *Why it matters:* one call replaces the recomputation of a whole prefix. With a wrong sign every key ends up twice the offset away from where it belongs.
+# *Why it matters:* one call per layer moves a whole prefix, exactly in the first layer and approximately above it. With a wrong sign every key ends up twice the offset away from where it belongs.
 
 # %% nbgrader={"grade_id": "shift_cached_keys", "solution": true}
 def shift_cached_keys(k, offset, base=10000.0):
@@ -1110,7 +1110,7 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 # %% [markdown]
 # ## 6 · Copy and reverse, beyond the training length
 #
-# Copying a text and writing it backwards have a right answer at every length, and they test positions and nothing else.
+# Copying a text and writing it backwards have a right answer at every length, and it follows from the order of the symbols alone. (As none repeats, a model can also find its place by content.)
 #
 # **The model** has a RoPE encoder and your block as decoder, one layer each, width 64. **The data** are sequences of distinct symbols from an alphabet of 30: 2 to 10 symbols in training, 10, 12, 15 or 20 in the test. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
 #
@@ -1181,7 +1181,8 @@ for task in ("copy", "reverse"):
     print()
 lab.table(["single symbols", *(f"length {n}" for n in results["tested"])],
           [[f"{arm}, {task}", *spread(results["arms"][arm][task]["single"])] for arm, task in (
-              ("no positions", "copy"), ("no positions, 2+2 layers", "copy"), ("from the start", "copy"), ("from the end", "reverse"))])
+              ("no positions", "copy"), ("no positions, 2+2 layers", "copy"), ("from the start", "copy"), ("from the end", "copy"),
+              ("from the start", "reverse"), ("from the end", "reverse"))])
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 7.6: run this cell.
@@ -1204,7 +1205,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# **With the right claim** one layer learns the task in 300 steps and carries on. At length 15 every sequence is right in all five runs. At 20 the share is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse. **With the wrong claim** one layer fails at length 10 already: 0.00 [0.00..0.01] on both tasks. Three hundred steps do not undo a wrong claim.
+# **With the right claim** one layer learns the task in 300 steps and carries on. At length 15 every sequence is right in all five runs. At 20 the share is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse. **With the wrong claim** one layer fails at length 10 already: 0.00 [0.00..0.01] on both tasks. But so does one without any claim in the same 300 steps. Of the single symbols it copies 0.41 there, the one with the wrong claim 0.39. The harm shows beyond: 0.26 against 0.11 at length 12.
 #
 # **Without positions** one layer does not learn the task in that time: at length 10 it copies 0.01 [0.00..0.04] of the sequences. Two layers, trained for longer, reach 0.98 [0.94..0.99] for copy and 0.94 [0.77..1.00] for reverse. But they do not carry on: at 15 copy has 0.05 [0.00..0.24], reverse 0.15 [0.00..0.58].
 # </details>
@@ -1216,9 +1217,9 @@ plt.show()
 #
 # - the encoder's, with RoPE, meets distances above 9, on both sides;
 # - the decoder's own, with ALiBi, meets distances above 9;
-# - the cross-attention, without positions, meets more keys.
+# - the cross-attention, without positions, meets more keys (the other two meet more, too).
 #
-# Take the trained two-layer model and hide from every token of the *encoder* all keys more than 9 away. Nothing else changes.
+# Take the trained two-layer model and hide from every token of the *encoder* all keys more than 9 away. This takes away the new distances, and some keys with them; one row of the table below keeps all keys.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** How many of the symbols are right at length 15 and at 20: as few as before, about half, nearly all?
@@ -1266,8 +1267,9 @@ plt.show()
 # | encoder clipped at 9, cross-attention with 10 keys | 0.81 [0.72..0.96] | 0.64 [0.54..0.86] |
 # | encoder clipped at 5, cross-attention with 10 keys | 0.88 [0.79..0.98] | 0.75 [0.58..0.95] |
 # | decoder: keys beyond 9 hidden | 0.20 [0.12..0.37] | 0.06 [0.05..0.07] |
+# | encoder and decoder: keys beyond 9 hidden | 0.72 [0.61..0.93] | 0.48 [0.39..0.66] |
 #
-# Clipping at 5 helps more than at 9. We cannot say why. Distance 9 is the rarest in training, but a clip at 7 is no better. (7 is about 1 plus a turn of pair 0.) The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
+# Clipping at 5 helps more than at 9. We cannot say why. Distance 9 is the rarest in training, but a clip at 7 is no better than one at 9. One possible reason, untested: to pair 0 a key 7 away looks like one 0.7 away ($7-2\pi$), close to the neighbour that the encoder looks for. The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
@@ -1281,7 +1283,7 @@ plt.show()
 #
 # 1. **Two arms, two tasks.** Write down the difference "query position minus key position" of the symbol that is needed next, for copy and for reverse, in the arms "from the start" and "from the end". In which of the four cases is the difference a constant? Compare with the table.
 # 2. **Without positions.** How can a model copy without any position in its cross-attention? Name what encoder and decoder must find out, and why it matters that no symbol repeats.
-# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not carry on. Take two claims: (i) "the scores of RoPE and ALiBi depend on differences of positions alone"; (ii) "so what is learned at length 10 carries on at length 20". Which claim do the tables refute? Which part of the model stops the copying? What do the rows below Figure 7.7 settle about new distances and about more keys? What do they leave open? Give numbers with their spread.
+# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not carry on. Take two claims: (i) "positions enter the scores of RoPE and ALiBi through their differences alone"; (ii) "so what is learned at length 10 carries on at length 20". Which claim do the tables refute? Which part of the model stops the copying? What do the rows below Figure 7.7 settle about new distances and about more keys? What do they leave open? Give numbers with their spread.
 # 4. **Limits.** Where do the good arms break down, and what could you change to find out why? Name one thing that this experiment does not show about real translation.
 #
 # ### BEGIN MARK SCHEME
@@ -1289,7 +1291,7 @@ plt.show()
 #
 # - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. It is constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, and so a constant of 1, is right too.)
 # - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol comes before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
-# - 1 point (part 3): refuted: (ii); not refuted: (i), which is a property of the formulas, not of what is learned. The part: the encoder's new distances do most of it (hidden or clipped, nothing retrained: 0.20 to 0.72 at 15, 0.06 to 0.49 at 20), ten keys across, the right one always among them, bring less (0.35, 0.15), and both more (that fewer wrong answers are in view explains it as well; more keys as a cause stays open); the decoder's distances change nothing; why mistakes remain is open. Half a point for the two claims, half for the part of the model, with numbers. "More keys" alone as the cause is wrong.
+# - 1 point (part 3): refuted: (ii); not refuted: (i), which is a property of the formulas, not of what is learned. The part: the encoder's new distances do most of it (hidden or clipped, nothing retrained: 0.20 to 0.72 at 15, 0.06 to 0.49 at 20), ten keys across, the right one always among them, bring less (0.35, 0.15), and both more (that fewer wrong answers are in view explains it as well; more keys as a cause stays open); the decoder's distances change nothing, also where the encoder is repaired; why mistakes remain is open. Half a point for the two claims, half for the part of the model, with numbers. "More keys" alone as the cause is wrong.
 # - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (train on longer sequences, replace an encoding, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
 # ### END MARK SCHEME
 
@@ -1299,7 +1301,7 @@ plt.show()
 #
 # 2. It can search by content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse, after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
 #
-# 3. Claim (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.05 [0.00..0.24] at 15. Claim (i) stands: it is a property of the formulas, and does not say what trained layers do at distances they never met. The encoder stops the copying: with its keys beyond 9 hidden and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 [0.05..0.07] to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, but add to a clipped encoder: together 0.81 [0.72..0.96]. They always hold the right key, so this does not convict the number of keys. The decoder's distances change nothing, and these rows do not explain the mistakes that remain.
+# 3. Claim (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.05 [0.00..0.24] at 15. Claim (i) stands: it is a property of the formulas, and does not say what trained layers do at distances they never met. The encoder stops the copying: with its keys beyond 9 hidden and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 [0.05..0.07] to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, but add to a clipped encoder: together 0.81 [0.72..0.96]. They always hold the right key, so this does not convict the number of keys. The decoder's distances change nothing, also where the encoder is repaired (0.72 with both), and these rows do not explain the mistakes that remain.
 #
 # 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99] and 0.99 [0.97..1.00]: a few are wrong, and a sequence counts only as a whole. To find out why, I would look at the errors by position, and hide far distances in encoder, decoder and cross-attention, one at a time. The experiment shows nothing about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. And it has one small size and five seeds.
 # ### END SOLUTION
@@ -1404,7 +1406,7 @@ plt.show()
 # - **C. Speech on a phone.** Turns a stream of audio frames into text; memory is 200 MB, sessions last an hour.
 # - **D. Video and text.** Patches have a place, frames have a time; text stands between them.
 #
-# **Fact sheet.** All numbers take 2 bytes. Row 1 is read from configurations (B and C: defaults of transformers 5.23; A and D: not looked up at a version); the rest are assumptions. Change them if you say so.
+# **Fact sheet.** All numbers take 2 bytes. Row 1 is read from configurations (B and C: defaults of transformers 5.23; A and D: not looked up at a version); the rest are assumptions. You may change them, but say so.
 #
 # | | A | B | C | D |
 # |---|---|---|---|---|
@@ -1422,16 +1424,16 @@ plt.show()
 # | needles found at 16x: the same three | 0.13 [0.04..0.26]; 0.54 [0.35..0.65]; 1.00 [1.00..1.00] | results.md |
 # | RoPE at 8x, distances clipped at 31: loss; needles | 1.40 [1.36..1.45]; 1.00 [1.00..1.00] | results_distances.md |
 # | RoPE at 8x, window of 32: loss; needles | 1.37 [1.34..1.42]; 0.06 [0.03..0.08] | results_distances.md |
-# | RoPE at 4x, loss (needles: unchanged only): unchanged; 25 more steps; 25 steps with YaRN | 3.06 [2.88..3.30]; 2.23 [2.10..2.41]; 1.43 [1.40..1.49] | results.md |
+# | RoPE at 4x, loss (needles were not measured after further steps): unchanged; 25 more steps; 25 steps with YaRN | 3.06 [2.88..3.30]; 2.23 [2.10..2.41]; 1.43 [1.40..1.49] | results.md |
 # | ascending or reversed: T5's bias with, without the sign | 1.00 [1.00..1.00], 0.51 [0.48..0.54] | results_week6.md |
 # | copying at 1.5x: right positions in the cross-attention; none; none, 2+2 layers | 1.00 [1.00..1.00]; 0.00 [0.00..0.00]; 0.05 [0.00..0.24] | results_week7.md |
 #
 # The memo must contain:
 #
 # - your choice for each part of the model: encoding, base or slopes, causal or not, the cache, and what happens beyond the training length;
-# - two **measurements** from this course for it, with the rival's numbers and the size of our models, and one of your own that could decide;
+# - two **measurements** from this course for it, with the rival's numbers and the size of our models, and a proposal for one of your own, not yet made, that could decide;
 # - what you **refused**, and why;
-# - the cost in memory, computed;
+# - the cost in memory, computed (where there is no cache, what one text needs, for instance its scores in one layer);
 # - what result **would change your mind**.
 #
 # ### BEGIN MARK SCHEME
@@ -1484,7 +1486,7 @@ plt.show()
 # ## Takeaways
 #
 # 1. However you cut a text, the output is that of the whole. Test that, and most cache bugs are gone.
-# 2. Positions across two sequences claim that the two run in step. If the claim was right, copying held up to 1.5 times the length; if it was wrong, it failed at length 10 already.
+# 2. Positions across two sequences claim that the two run in step. With the right claim one layer learned to copy, and held up to 1.5 times the length; with a wrong one, or none, it did not learn it in the same training.
 # 3. If no measurement could change your mind, your choice is a matter of taste.
 #
 # ## References

@@ -410,7 +410,7 @@ week8.apply_mrope(apply_mrope)
 #
 # A chat that runs all day has no last token. Its cache cannot grow for ever, so something has to go. Three tools help. The first two are trained into models and served today. The third is for models trained without them, and by now it is history (section 7). It raises the best question about positions, so you build it all the same.
 #
-# **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may drop all but $w$ tokens, however long the text. Five of six layers have a window in [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/configuration_gemma3.py), every second one in [gpt-oss](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_oss/configuration_gpt_oss.py). In [ModernBERT](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/modernbert/configuration_modernbert.py) two layers in three have a window and base 10,000; the others have base 160,000 (defaults of `transformers` 5.23).
+# **A sliding window.** Each query sees itself and the $w-1$ keys before it. In such a layer the cache may drop all but $w$ tokens, however long the text. Five of six layers have a window in [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/configuration_gemma3.py), every second one in [gpt-oss](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_oss/configuration_gpt_oss.py). In [ModernBERT](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/modernbert/configuration_modernbert.py), an encoder without a cache, two layers in three have a window to both sides and base 10,000; the others have base 160,000 (defaults of `transformers` 5.23).
 #
 # **A sink in the softmax.** A softmax hands out a total weight of 1, even where no key deserves any. Xiao et al. (2024, section 3.1) found that large language models pile much of it onto the first tokens of the text, whatever these say. These tokens are called **attention sinks**. gpt-oss builds a sink in: each head learns one number $b$, a logit that belongs to no key,
 #
@@ -662,7 +662,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # *Why it matters:* by exercise 7.2 the cache of DeepSeek-V3 is 71 times smaller than its keys and values written out. Only equation (6) decodes from the cache as it is. (For a long prompt one may expand the keys instead: that takes fewer multiplications.)
 #
-# Write the function **without** a tensor of `n_keys × heads × dn` numbers. (Memory is measured below, not graded.) Rows of the mask without a key give zeros, as in exercise 1.1.
+# Write the function **without** a tensor of `n_keys × heads × dn` numbers. (Memory is measured below, not graded.) Rows of the mask without a key give zeros, with finite gradients, as in exercise 1.1.
 
 # %% nbgrader={"grade_id": "mla_attention", "solution": true}
 def mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv, mask=None):
@@ -798,14 +798,14 @@ serving.moving_absorbed()
 # Write two to five sentences per part. $R(p)$ is the rotation by position $p$; the query stands at $m$, the key at $n$.
 #
 # 1. **The product.** Write the score of a rotated query with a rotated key $R(n)W^{UK}c$ in the form $q^\top(\dots)c$. What is in the brackets, and on what does it depend? Why can it not be multiplied out once, before serving?
-# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose it had no separate channels, and rotated the 128 channels of every key that comes out of $W^{UK}$. Name two ways to serve it nevertheless, and give a number for one of them: cached numbers per token, or multiplications per step.
+# 2. **The price.** A layer of DeepSeek-V3's sizes has 128 heads, $d_n=128$, a latent of 512 and a rotated key of 64. Suppose it had no separate channels, and rotated the 128 channels of every key that comes out of $W^{UK}$. Name two ways to serve it nevertheless, and give a number for one of them: cached numbers per token and layer, or multiplications per cached token, layer and step.
 # 3. **The way out.** How do the separate channels $q', k'$ avoid the problem, and what do they cost? Would ALiBi or T5's bias have caused the problem?
 #
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
 #
 # - 1 point (part 1): the bracket is $R(m)^\top R(n)W^{UK}=R(n-m)W^{UK}$ (either form; with the sign of the offset as defined): it depends on the offset, so it is another matrix for every key of a query, and for the same key at every step. Rotations and $W^{UK}$ do not commute, so the rotation cannot be moved to the outside, past $W^{UK}$, onto c. Half a point for the bracket without a reason why it cannot be fixed beforehand.
-# - 1 point (part 2): two of: expand keys of all cached tokens at every step (about n·128·128·512, some 8.4 million multiplications per cached token, layer and step); cache the expanded (rotated) keys, 128·128 = 16,384 numbers per token, 28 times the 576 of latent and rotated key (32 times the latent; more with values, which may stay latent); one absorbed matrix per offset; give up rotation. Half a point without a correct number.
+# - 1 point (part 2): two of: expand keys of all cached tokens at every step (about n·128·128·512, some 8.4 million multiplications per cached token, layer and step); cache the expanded (rotated) keys, 128·128 = 16,384 numbers per token, 32 times the latent (28 times the 576 of latent and rotated key; 33 times with the latent kept beside them for the values); one absorbed matrix per offset; give up rotation. Half a point without a correct number.
 # - 1 point (part 3): what is rotated does not come out of the latent through a per-head matrix that is to be absorbed: $k'$ is projected from the token, rotated once, cached as it is; the score is a sum of two products, and each part has its own treatment. Cost: 64 more cached numbers per token (an eighth on top of 512), a projection, 64 channels more per query and head (half a point). ALiBi and T5's bias are added to the score after the product, nothing stands between q and $W^{UK}$, so absorption is untouched (half a point).
 # ### END MARK SCHEME
 
@@ -813,7 +813,7 @@ serving.moving_absorbed()
 # ### BEGIN SOLUTION
 # 1. $(R(m)q)^\top R(n)W^{UK}c=q^\top\big(R(m)^\top R(n)W^{UK}\big)c=q^\top\big(R(n-m)W^{UK}\big)c$. The brackets hold $W^{UK}$ with a rotation before it, which depends on the offset $n-m$. So every key of a query has a matrix of its own, and the same key has another one at the next step. The matrix could be fixed beforehand only if the rotation could change places with $W^{UK}$ and go onto $c$, but matrices do not commute in general.
 #
-# 2. One way is to expand the keys of all cached tokens at every step: $128\cdot128\cdot512$, some 8.4 million multiplications per cached token and layer. Another is to cache the rotated keys of all heads: $128\cdot128=16{,}384$ numbers per token instead of 576, 28 times as many. The first costs the time that absorption saves, the second the memory.
+# 2. One way is to expand the keys of all cached tokens at every step: $128\cdot128\cdot512$, some 8.4 million multiplications per cached token and layer. Another is to cache the rotated keys of all heads: $128\cdot128=16{,}384$ numbers per token, and the latent for the values beside them: 33 times the 512 of the latent alone. The first costs the time that absorption saves, the second the memory.
 #
 # 3. $k'$ does not come out of the latent through a matrix per head. It is projected from the token, rotated once at its own position and cached like that; $q'$ is rotated beside it. The score is a sum: one part has no rotation and absorbs $W^{UK}$, the other has nothing to absorb. The price is 64 cached numbers beside 512, one more projection, and 64 more channels per query and head. ALiBi and T5's bias would not have had the problem: they are added to the score when the product is done, so nothing stands between $q$ and $W^{UK}$.
 # ### END SOLUTION
@@ -888,9 +888,9 @@ for name, fields in configs.items():
 # - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; [GPT-NeoX](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_neox/configuration_gpt_neox.py) calls it `rotary_pct`, and you may read that name in any model. `int()` rounds the product down.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** ([SmolLM3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/smollm3/modeling_smollm3.py), [Llama 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama4/modeling_llama4.py)): `self.use_rope = config.no_rope_layers[layer_idx]`.
-# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. If EXAONE 4's `sliding_window` is null, it has no window, and all layers turn. In all other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
+# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. Cohere 2 always comes with one here. If EXAONE 4's `sliding_window` is null, it has no window, and all layers turn. In all other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
 #
-# A field that is null (`None` in Python) counts as missing.
+# A field that is null (`None` in Python) counts as missing, also inside `rope_parameters`.
 
 # %% [markdown]
 # ### Exercise 8.5 · Which layers turn?
@@ -911,7 +911,8 @@ def layers_that_turn(config):
     given = {field: value for field, value in config.items() if value is not None}
     n_layers = given["num_hidden_layers"]
     width = given.get("head_dim", given["hidden_size"] // given["num_attention_heads"])
-    share = (given | given.get("rope_parameters", {})).get("partial_rotary_factor", given.get("rotary_pct", 1))
+    rope = {field: value for field, value in given.get("rope_parameters", {}).items() if value is not None}
+    share = (given | rope).get("partial_rotary_factor", given.get("rotary_pct", 1))
     channels = given.get("qk_rope_head_dim", int(width * share))
     still = {"linear_attention"}
     if given["model_type"] in ("cohere2", "exaone4") and "sliding_window" in given:
@@ -1077,18 +1078,18 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
 #
-# - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.22 [0.14..0.29] from 128 on (0.17 [0.10..0.28] at the end). Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, half of the window on average; cost 1.09 [0.87..1.26] from 128 on (0.85 [0.67..0.98] at the end). Four wrong keys against half of the window on average. Half a point for one pair, or for both without numbers.
-# - 1 point (part 2): here the window loses 0.00 [0.00..0.01] against the recomputed one and sinks gain nothing; the first character gets at most 0.02 of a head's weight, about an equal share, so no sink has formed and dropping it takes nothing away (half a point). True of a model whose heads put much weight on the first tokens (large models; training texts with a fixed first token): removing them changes the denominator of every softmax (half a point).
-# - 1 point (part 3): loss on the next character hardly needs far context, so an equal loss does not show use; a needle or key-value task with distances above 64, or the loss with the far text exchanged, would tell (with two layers something may pass on through cached values, up to about twice the window) (half a point). A reason: two layers, 64 characters, no first token that is always the same, five seeds of one size, one kind of text (half a point).
+# - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.22 [0.14..0.29] from 128 on (0.17 [0.10..0.28] at the end). Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, half of the window on average; cost 1.09 [0.87..1.26] from 128 on (0.85 [0.67..0.98] at the end). Why so much worse: four wrong keys against half of the window, or a distance on the known side against one on the other; no arm separates the two. Half a point for one pair, or for both without numbers.
+# - 1 point (part 2): here the window loses 0.00 [0.00..0.01] against the recomputed one and sinks gain nothing; the first character gets at most 0.02 of a head's weight, about an equal share, so no sink has formed and dropping it takes nothing away (half a point). True of a model whose heads put much weight on the first tokens (large models): removing them changes the denominator of every softmax (half a point).
+# - 1 point (part 3): loss on the next character hardly needs far context, so an equal loss does not show use; a needle or key-value task with distances above 64, or the loss with the far text exchanged, would tell (with two layers something may pass on through cached values, up to about twice the window) (half a point). A reason: two layers, 64 characters, five seeds of one size, one kind of text (half a point).
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. With true positions the 60 recent keys keep their known distances; only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$, half of the window on average, seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead, and this costs 1.09 [0.87..1.26]. Four strange keys do less harm than some thirty.
+# 1. With true positions the 60 recent keys keep their known distances; only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$, half of the window on average, seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead, and this costs 1.09 [0.87..1.26]. Perhaps four strange keys do less harm than some thirty, perhaps a new distance less than a new direction: no arm here tells.
 #
 # 2. It is not true of this model: without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets at most 0.017 of a head's weight, and an equal share would be 0.02. No sink has formed, so dropping that character takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
 #
-# 3. The table does not say whether it does. The next character depends mostly on the last few, so the loss is the same whether far text is used or not. A needle test would tell: a key and its value more than 64 characters before the question, with its distance reported. The numbers come from two layers trained on 64 characters cut out of the middle of a text, so no token was reliably the first. A large model that has always seen the same first token can behave as Xiao et al. report.
+# 3. The table does not say whether it does. The next character depends mostly on the last few, so the loss is the same whether far text is used or not. A needle test would tell: a key and its value more than 64 characters before the question, with its distance reported. The numbers come from two layers trained on 64 characters cut out of the middle of a text. A large model, trained for longer on longer texts, can behave as Xiao et al. report.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1105,7 +1106,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# Why has no sink formed? Perhaps because every training text began at a random character, so that no token was always the first, or because there are only two layers: we have tested neither. But our tables show that "a window without sinks collapses" is a statement about *a model*. Check yours: measure the weight that its heads give to the first token.
+# Why has no sink formed? A random first token alone does not explain it: by their own account most models of Xiao et al. had one, too. Perhaps two layers or our short training are too little: we have tested neither. But our tables show that "a window without sinks collapses" is a statement about *a model*. Check yours: measure the weight that its heads give to the first token.
 # </details>
 #
 # ### A closer look
@@ -1152,7 +1153,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# One pair of eight carries the whole cost. Give pair 3 the places in the cache and all others true positions, and 0.00 [−0.01..0.01] nats of the cost remain. Give pair 3 alone true positions, and it costs 0.40 [0.30..0.51], more than true positions in all pairs. The peaks of the green curve are about 20 apart, the turn of pair 1. Perhaps a sink looks most like a neighbour where pair 1 has also come full circle; we have not tested it.
+# One pair of eight carries the whole cost. Give pair 3 the places in the cache and all others true positions, and 0.00 [−0.01..0.01] nats of the cost remain. Give pair 3 alone true positions, and it costs 0.40 [0.30..0.51], more than true positions in all pairs: those of the other pairs soften the harm. The peaks of the green curve are about 20 apart, the turn of pair 1. Perhaps a sink looks most like a neighbour where pair 1 has also come full circle; we have not tested it.
 #
 # So for these four keys a distance does no harm just by being new: distances of 200 to 287 are as new as those of 100 to 187, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats (green curve). The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; we have not measured why.
 # </details>

@@ -883,6 +883,8 @@ def layers_that_turn(check: Check) -> None:
         agrees("Qwen3.5 with other layers", {"model_type": "qwen3_5_text"} | linear, ANY_LINEAR)
         agrees("EXAONE 4.0 1.2B", EXAONE_1B, NULL)
         agrees("EXAONE 4.0 1.2B, partial_rotary_factor null", EXAONE_1B | {"partial_rotary_factor": None}, NULL)
+        within = {"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": None}}
+        agrees("EXAONE 4.0 1.2B, partial_rotary_factor null in rope_parameters", EXAONE_1B | within, NULL)
     # The whole head turned, or its width computed from hidden_size; null fields deleted from the caller's dict.
     with check.criterion("latent attention: DeepSeek-V3.2; the configuration left alone", 0.5):
         agrees("DeepSeek-V3.2", DEEPSEEK)

@@ -1226,6 +1226,7 @@ def turn_flat(config):
     for field, value in config.items():
         if value is not None:
             flat.update(value if isinstance(value, dict) else {field: value})
+    flat = {field: value for field, value in flat.items() if value is not None}
     n = flat["num_hidden_layers"]
     result = torch.ones(n)
     if "no_rope_layers" in flat:

@@ -13,7 +13,7 @@ def layers_that_turn(config: Mapping[str, Any]) -> list[int]:
     Channels: qk_rope_head_dim where it is given (latent attention), else int(width * share), the share being
     partial_rotary_factor, at the top or in rope_parameters, or GPT-NeoX's older rotary_pct, or 1. A layer with a false entry
     in no_rope_layers does not turn, nor does linear attention, nor, in Cohere 2 and EXAONE 4 with a sliding_window, full
-    attention. A field that is null counts as missing.
+    attention. A field that is null counts as missing, also inside rope_parameters.
 
     Source: the attention classes of transformers 5.23 (SmolLM3Attention, Llama4TextAttention, Cohere2Attention,
     Exaone4Attention, Qwen3NextDecoderLayer, DeepseekV3Attention; compute_default_rope_parameters for the share).
@@ -21,7 +21,8 @@ def layers_that_turn(config: Mapping[str, Any]) -> list[int]:
     given = {field: value for field, value in config.items() if value is not None}
     n_layers = given["num_hidden_layers"]
     width = given.get("head_dim", given["hidden_size"] // given["num_attention_heads"])
-    share = (given | given.get("rope_parameters", {})).get("partial_rotary_factor", given.get("rotary_pct", 1))
+    rope = {field: value for field, value in given.get("rope_parameters", {}).items() if value is not None}
+    share = (given | rope).get("partial_rotary_factor", given.get("rotary_pct", 1))
     channels = given.get("qk_rope_head_dim", int(width * share))
     kinds = given.get("layer_types", ["full_attention"] * n_layers)
     without = {"linear_attention"}
