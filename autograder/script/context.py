@@ -13,9 +13,10 @@ watched: ContextVar[tuple[Any, ...]] = ContextVar("watched", default=())
 
 
 def fill(given: Any, content: Any) -> None:
-    """Make ``content`` what a list or a dict holds."""
+    """Make ``content`` what a list or a dict holds. Only one of its own kind is data: nothing else is asked for its items."""
+    if type(content) is not type(given):
+        raise TypeError(f"a {type(content).__name__} is no {type(given).__name__}")
     if isinstance(given, dict):
-        content = dict(content)
         given.clear()
         given.update(content)
     else:

@@ -484,6 +484,7 @@ def test_a_watched_list_or_dict_is_changed_here_as_it_was_there(
         ("[5]", [3, 1, 2]),
         ("[None]", [3, 1, 2]),
         ("[{'l': [7, {'l': []}]}]", [7, []]),
+        ("[{'d': [['a', 1]]}]", [3, 1, 2]),
     ],
 )
 def test_what_a_student_s_process_says_of_a_list_is_only_data(session: Session, reply: str, now: list) -> None:
