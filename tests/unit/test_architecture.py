@@ -172,3 +172,10 @@ def test_a_module_stays_in_one_process(request: pytest.FixtureRequest) -> None:
     """What its fixtures cost is paid once. (A pytest that xdist does not know yet drops the groups without a word.)"""
     if request.config.getoption("loadgroup", default=False):
         assert request.node.nodeid.endswith("@test_architecture")
+
+
+def test_no_file_is_longer_than_four_hundred_lines() -> None:
+    """But for the weeks' checks and banks, whose length is their contents'."""
+    long = [path for path in MODULES.values() if len(path.read_text(encoding="utf-8").splitlines()) > 400]
+    contents = PACKAGE / "checks", PACKAGE / "misconceptions"
+    assert not [path.name for path in long if not any(path.is_relative_to(folder) for folder in contents)]

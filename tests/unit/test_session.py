@@ -740,7 +740,7 @@ def test_a_line_number_says_nothing_else(session: Session) -> None:
         with pytest.raises(StudentError) as raised:
             session.lookup(["f"])["f"](session._serial + 1, line)
         assert raised.value.where == where
-        session._end()
+        session._abandon()
 
 
 def test_what_was_done_to_a_lent_mask_is_true_or_false(session: Session) -> None:

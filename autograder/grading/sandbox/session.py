@@ -166,7 +166,7 @@ class Session:
             value = decoder.decode(header.get("value"))
             changed = [(whole_number(index), decoder.decode(tensor)) for index, tensor in header.get("changed") or []]
             changed += loan.changed(tensors_in((question.args, question.kwargs))) if watched else []
-            plain = [given for given in question.args if type(given) in (list, dict)] if watched else []
+            plain = [given for given in question.args if type(given) in (list, dict)]
             for given, now in zip(plain, header.get("plain") or [], strict=False):
                 if any(given is one for one in watched):
                     fill(given, decoder.decode(now))
@@ -349,9 +349,6 @@ class Session:
     def _abandon(self, culprit: str = "") -> None:
         self._crashes.note(culprit, bool(self._replaced))
         self._ahead.lose()
-        self._end()
-
-    def _end(self) -> None:
         if self.close():
             raise SandboxError("the machine ran out of memory; free some, or grade fewer at the same time (WORKERS=1)")
 
