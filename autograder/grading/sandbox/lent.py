@@ -1,5 +1,5 @@
-"""Memory that a fork and the trusted side both see. Tensors whose change in place is looked for lie in it, so that the
-trusted side compares them itself: what the student's process says about them is one witness, not the only one."""
+"""Memory that a fork and the trusted side share. It holds the tensors that a test checks for in-place changes, so that
+the trusted side can compare them itself and need not rely on the student's process alone."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ ALIGNMENT = 64
 
 
 class LentMemory:
-    """The memory of one fork. Nothing in it is used twice: a student's module may keep what it was given."""
+    """The memory of one fork. No part of it is reused, because a student's module may keep a tensor it was given."""
 
     def __init__(self) -> None:
         self._file = _memory_file()
@@ -20,7 +20,7 @@ class LentMemory:
         return self._file
 
     def lend(self, raw: bytes) -> int | None:
-        """Where the other side finds a copy of these bytes; ``None`` if there is no room left."""
+        """Copy these bytes into the memory and return their offset; ``None`` if there are none or no room is left."""
         offset = self._used
         if not raw or offset + len(raw) > SIZE:
             return None
@@ -29,7 +29,7 @@ class LentMemory:
         return offset
 
     def now(self, offset: int, size: int) -> bytes:
-        """What lies there now. It is read, not mapped: a file that was cut short is no signal to this process."""
+        """Return the bytes there now. They are read, not mapped: in a file cut short, a mapping would raise SIGBUS."""
         return os.pread(self._file, size, offset)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What one submission may use, what is left of it, and the one who looks."""
+"""Limits of one submission, the budget that remains, and its monitor."""
 
 import contextlib
 import signal
@@ -11,40 +11,39 @@ from autograder.errors import LimitExceeded
 from autograder.grading.sandbox.process_tree import ProcessTree, Usage
 
 MAX_CALLBACKS = 1000
-RECENT = 0.25  # seconds, as between two looks during a request
-SHORTEST_TIMER = 0.001  # seconds; none at all would end it
-MAX_CALLBACK_BYTES = 2**18  # of the tensors handed to one: a check's own functions work on little
+RECENT = 0.25  # seconds; the usual interval between two looks during a request
+SHORTEST_TIMER = 0.001  # seconds; zero would switch the timer off
+MAX_CALLBACK_BYTES = 2**18  # of the tensors passed to one callback: a check's own functions need little
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use. Sizes in bytes, times in seconds.
+    """The limits of one submission, with sizes in bytes and times in seconds.
 
-    CPU time decides, so that a busy machine never changes a grade; code that sleeps instead may do so ``patience``
-    times as long.
+    CPU time counts, so that a busy machine never changes a grade; code that sleeps may take ``patience`` times as long.
     """
 
-    memory: int = 2 * 2**30  # beyond a fresh notebook, all processes together; each may map that much more
+    memory: int = 2 * 2**30  # beyond a fresh notebook's, all processes together; also the address space each may add
     gpu_memory: int = 4 * 2**30  # all processes together, the CUDA context included
     file_size: int = 32 * 2**20
     processes: int = 64  # at the same time
-    started: int = 1000  # processes and threads, one after the other
+    started: int = 1000  # processes and threads in total, in one fork
     cell_cpu: float = 15.0
     call_cpu: float = 10.0
-    retry: float = 2.0  # CPU or waiting, after a crash or time-out and when a total is used up; right answers need less
-    total_cpu: float = 240.0  # for the whole submission, whatever starts again
-    checking_cpu: float = 60.0  # for the checks themselves: what is returned can be made to be costly to look at
+    retry: float = 2.0  # CPU or idle, after a crash or time-out or once the budget is spent; right answers need less
+    total_cpu: float = 240.0  # for the whole submission, restarts included
+    checking_cpu: float = 60.0  # for the checks themselves: a student can return values that are costly to check
     patience: float = 2.0
     total_idle: float = 60.0
     text: int = 300_000  # characters of output that are kept
     images: int = 10 * 2**20
-    restarts: int = 3  # how often a function is forgiven a crash or time-out in its own test before it fails at once
-    all_restarts: int = 40  # how often all cells of a submission are
+    restarts: int = 3  # crashes or time-outs that a function may have in its own test before it fails at once
+    all_restarts: int = 40  # the same for all cells of a submission together
 
 
 @dataclass
 class Budget:
-    """What is left of a whole submission's CPU seconds, waiting seconds and room for output."""
+    """The CPU seconds, idle seconds and room for output that a whole submission has left."""
 
     cpu: float
     idle: float
@@ -57,13 +56,13 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether any of the time has run out."""
+        """Whether the CPU seconds or the idle seconds have run out."""
         return self.cpu <= 0 or self.idle <= 0
 
 
 @dataclass
 class Grace:
-    """What one function may still use once the budget is spent: all that a right answer needs, whoever has spent it."""
+    """The time that one function still has once the budget is spent, by whichever code: enough for a right answer."""
 
     cpu: float
     idle: float
@@ -74,28 +73,28 @@ class Grace:
 
     @classmethod
     def of_cells(cls, limits: Limits) -> "Grace":
-        """Of all cells together."""
+        """Return the grace that all cells share."""
         return cls(limits.total_idle, limits.total_idle)
 
     def spent(self) -> str:
-        """What has run out, or nothing."""
+        """Return a message about what has run out, or an empty string."""
         if self.cpu <= 0:
             return "this notebook has used all the CPU time of a submission"
         return "this notebook has waited as long as a submission may" if self.idle <= 0 else ""
 
 
 class Watched(Protocol):
-    """What is watched: a submission's processes (``None`` where there is no /proc), and the CPU seconds charged so far."""
+    """A submission to watch: its processes (``None`` where there is no /proc), and the CPU seconds charged so far."""
 
     tree: ProcessTree | None
     charged: float
 
     def ran_out_of_memory(self) -> bool:
-        """Whether the kernel has counted more than it may have."""
+        """Whether the kernel has killed one of its processes at its memory limit."""
 
 
 class UsageMonitor:
-    """Looks at a submission's processes during one request."""
+    """Holds a submission's processes to their limits during one request."""
 
     def __init__(
         self,
@@ -107,12 +106,12 @@ class UsageMonitor:
         grace: Grace,
         counts_threads: bool = False,
     ) -> None:
-        """What was used until the last look is not this request's. With ``counts_threads`` that look is now; else it may be
-        a quarter of a second old, and what calls have used since then counts as this one's."""
+        """Do not charge this request for what was used before the last look. With ``counts_threads`` that look is now;
+        otherwise it may be a quarter of a second old, and what calls have used since then counts for this request."""
         self.job, self.cpu_seconds, self.idle_seconds = job, cpu_seconds, idle_seconds
         self.limits, self.budget, self.grace = limits, budget, grace
         self.idle, self.callbacks, self.callback_cpu, self.last = 0.0, 0, 0.0, time.monotonic()
-        self.more_threads = 0  # now than at the start, those of more processes among them
+        self.more_threads = 0  # threads now minus threads at the start, in all processes
         if job.tree is not None:
             used = job.tree.look() if counts_threads else job.tree.recent(RECENT)
             self.budget.cpu -= self._charge(used)
@@ -120,9 +119,9 @@ class UsageMonitor:
         self.start = job.charged
 
     def look(self) -> None:
-        """Called about every quarter of a second while the submission is waited for. Time is charged as CPU time, or as idle
-        time when nothing of it wants the CPU; a machine that is too busy to run it charges nothing, and one that is too busy
-        to look no more than two looks' time."""
+        """Charge the time since the last look, about every quarter of a second; raise ``LimitExceeded`` above a limit.
+        Time is idle only if no process wants the CPU, so a machine too busy to run the submission charges nothing. A
+        look charges at most two intervals of idle time, because a busy machine may look late."""
         if self.job.tree is None:
             return
         used, now = self.job.tree.look(), time.monotonic()
@@ -133,7 +132,7 @@ class UsageMonitor:
         self._judge(used)
 
     def _charge(self, used: Usage) -> float:
-        """The CPU seconds that were used since the last look, for whoever is to pay for them."""
+        """Return the CPU seconds used since the last look, and note them as charged."""
         new = max(0.0, used.cpu - self.job.charged)
         self.job.charged += new
         return new
@@ -163,7 +162,7 @@ class UsageMonitor:
             raise LimitExceeded("TimeoutError", spent)
 
     def count_callback(self, size: int) -> None:
-        """One more call of a function that the check has lent, with ``size`` bytes of tensors."""
+        """Count one call of a function that the check handed out, with ``size`` bytes of tensors."""
         self.callbacks += 1
         if size > MAX_CALLBACK_BYTES:
             raise LimitExceeded(
@@ -173,7 +172,7 @@ class UsageMonitor:
             raise LimitExceeded("RuntimeError", f"it called the function it was given more than {MAX_CALLBACKS} times")
 
     def charge_callback(self, cpu: float, wall: float) -> None:
-        """What the given function costs is the submission's time: it has chosen how often, and with what. It was not idle for
+        """Charge the submission for a callback, because it chose how often to call and with what. It was not idle for
         these ``wall`` seconds."""
         self.last += wall
         self.callback_cpu += cpu
@@ -186,11 +185,11 @@ class UsageMonitor:
 
 @contextlib.contextmanager
 def kernel_limit(cpu_seconds: float) -> Iterator[None]:
-    """The kernel kills this process if the block uses that much CPU time: a product in the middle of a library hears no
-    signal of Python's. The limit before it holds again afterwards.
+    """Have the kernel kill this process if the block uses that much CPU time: Python cannot handle a signal while a
+    library computes. Afterwards the previous limit holds again.
 
-    A timer and not RLIMIT_CPU, which counts from the process's beginning and in ticks: after minutes of work that count
-    and the process's own (`getrusage`) are seconds apart.
+    This is a timer and not RLIMIT_CPU, which counts from the start of the process and in ticks: after minutes of work
+    that count is seconds away from `getrusage`.
     """
     before, _ = signal.getitimer(signal.ITIMER_PROF)
     began = time.process_time()

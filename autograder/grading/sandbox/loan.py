@@ -1,4 +1,4 @@
-"""What becomes of the tensors that one call was lent."""
+"""The tensors that are lent to one call, and how it changes them."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from autograder.grading.sandbox.worker.wire import bytes_of
 
 
 class Loan:
-    """The ``watched`` tensors of one call: lent, read again when the call has ended, compared byte by byte."""
+    """Lends the ``watched`` tensors of one call, reads them again after the call and compares them byte by byte."""
 
     def __init__(self, watched: Sequence[torch.Tensor]) -> None:
         self._watched = watched
@@ -18,12 +18,12 @@ class Loan:
         self._changed: list[tuple[torch.Tensor, bytes]] = []
 
     def begin(self, memory: LentMemory) -> None:
-        """A call that is asked again begins a new loan."""
+        """Begin a new loan, also when the same call is asked again."""
         self._memory = memory
         self._lent, self._changed = [], []
 
     def lend(self, tensor: torch.Tensor) -> int | None:
-        """Where the other side finds its bytes. On another device than the CPU nothing can be lent."""
+        """Return the offset of the tensor's copy; ``None`` if it is not watched, not on the CPU, or does not fit."""
         if not any(tensor is one for one in self._watched) or self._memory is None or not tensor.is_cpu:
             return None
         raw = bytes_of(tensor)
@@ -33,13 +33,13 @@ class Loan:
         return offset
 
     def end(self) -> None:
-        """While the fork is still there: what has become of the tensors."""
+        """Note which tensors have changed. Must be called while the fork still exists."""
         assert self._memory is not None
         now = [(tensor, raw, self._memory.now(offset, len(raw))) for tensor, offset, raw in self._lent]
         self._changed = [(tensor, found) for tensor, raw, found in now if found != raw]
 
     def changed(self, arguments: list[torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
-        """The number among ``arguments`` of each that has changed, and what it is now."""
+        """Return the index among ``arguments`` and the new value of each tensor that has changed."""
         return [
             (number, _tensor(found, tensor.dtype).reshape(tensor.shape))
             for tensor, found in self._changed

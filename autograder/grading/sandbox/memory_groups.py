@@ -1,9 +1,9 @@
-"""Memory of a submission as the kernel counts it: a control group of its own, where one can be had.
+"""A submission's memory as the kernel counts it, in a control group of its own where the machine allows one.
 
-Nothing that a submission holds escapes such a count, not shared pages that no page table shows, nor buffers of pipes and
-sockets. Version 1 groups hang below this process's own (root, or whoever may write there); version 2 groups need one that
-is delegated and holds nobody else: a scope of systemd's, see ``scope_command``, or a container's. Elsewhere `process_tree`
-counts, and `doctor` says which of the two it is.
+The kernel counts everything that a submission holds, even shared pages that no page table shows and buffers of pipes
+and sockets. Version 1 groups are made below this process's own, where it needs write access. Version 2 groups need a
+delegated group without other processes: a scope of systemd's (see ``scope_command``) or a container's group. Elsewhere
+`process_tree` counts, and `doctor` says which of the two does.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
-PREFIX = "autograder-"  # of a group's name; then the grading process's pid, the judge's, and a number
+PREFIX = "autograder-"  # of a group's name, followed by the grading process's pid, the judge's pid and a number
 CGROUP, MOUNTS = Path("/proc/self/cgroup"), Path("/proc/self/mountinfo")
 
 
 @dataclass(frozen=True)
 class Version:
-    """The names of one version's files."""
+    """The file names of one version of control groups."""
 
     limit: str
     events: str  # holds a line "oom_kill N"
@@ -35,36 +35,36 @@ V2 = Version("memory.max", "memory.events", "control groups, version 2")
 
 
 class MemoryGroup:
-    """One submission's group."""
+    """The control group of one submission."""
 
     def __init__(self, folder: Path, version: Version) -> None:
         self._folder, self._version = folder, version
 
     def add(self, pid: int) -> None:
-        """This process and all it will start; what it holds already stays on its old account."""
+        """Add a process and all it will start. Memory that it already holds still counts for its old group."""
         (self._folder / "cgroup.procs").write_text(str(pid))
 
     def ran_out(self) -> bool:
-        """Whether the kernel has killed something here because the group had reached its limit."""
+        """Whether the kernel has killed a process here because the group had reached its limit."""
         return _counter(self._folder / self._version.events, "oom_kill") > 0
 
     def remove(self) -> None:
-        """Its processes have ended."""
+        """Remove the group, whose processes have ended."""
         with contextlib.suppress(OSError):  # still busy: `MemoryGroups.close` tries once more
             self._folder.rmdir()
 
 
 class MemoryGroups:
-    """The place where this process may make groups."""
+    """The parent group below which this process may make groups."""
 
     def __init__(self, parent: Path, version: Version) -> None:
         self.parent, self.version = parent, version
-        self._owner = os.getpid()  # the processes forked from it make groups too
+        self._owner = os.getpid()  # processes forked from this one make groups, too
         self._numbers = itertools.count(1)
 
     @classmethod
     def find(cls) -> Self | None:
-        """``None`` where no group can be made here. With version 2 this process moves into a leaf of its own group."""
+        """Find a parent group, if there is one. With version 2 this process moves into a leaf of its own group."""
         for parent, version in _own_groups():
             groups = cls(parent, version)
             try:
@@ -78,7 +78,7 @@ class MemoryGroups:
         return None
 
     def make(self, limit: int) -> MemoryGroup:
-        """A group for one submission, of at most ``limit`` bytes. Raises ``OSError`` where that cannot be set."""
+        """Make a group of at most ``limit`` bytes for a submission. Raises ``OSError`` or ``ValueError`` on failure."""
         folder = self.parent / f"{PREFIX}{self._owner}-{os.getpid()}-{next(self._numbers)}"
         folder.mkdir()
         try:
@@ -90,7 +90,7 @@ class MemoryGroups:
         return MemoryGroup(folder, self.version)
 
     def _remove_left_behind(self) -> None:
-        """Groups of grading processes that were killed."""
+        """Remove the groups of grading processes that were killed."""
         for folder in self.parent.glob(f"{PREFIX}*"):
             pid = folder.name.removeprefix(PREFIX).partition("-")[0]
             if not Path("/proc", pid).exists():
@@ -98,16 +98,16 @@ class MemoryGroups:
                     folder.rmdir()
 
     def close(self) -> None:
-        """Remove what could not be removed before."""
+        """Remove the groups that could not be removed before."""
         for folder in self.parent.glob(f"{PREFIX}{self._owner}-*"):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
 
 def scope_command() -> list[str]:
-    """How to start a grading process so that it has a delegated group of its own: before its command, or nothing.
+    """Return the command prefix that starts a grading process in a delegated group of its own; empty if there is none.
 
-    Only systemd's user manager gives those to people who are not root, and only version 2 needs them.
+    Only version 2 needs such groups, and people who are not root get them only from systemd's user manager.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not any(version is V2 for _, version in _own_groups()) or shutil.which("systemd-run") is None:
@@ -123,7 +123,7 @@ def scope_command() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _works(command: tuple[str, ...]) -> bool:
-    """Whether systemd does that here: its manager may be there and refuse."""
+    """Whether systemd runs this command here: its manager may exist and still refuse."""
     try:
         return subprocess.run([*command, "true"], capture_output=True, timeout=20, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
@@ -131,7 +131,7 @@ def _works(command: tuple[str, ...]) -> bool:
 
 
 def _own_groups() -> Iterator[tuple[Path, Version]]:
-    """This process's groups that could count memory, as folders."""
+    """Yield the folder and version of each of this process's groups that could count memory."""
     try:
         lines, mounts = CGROUP.read_text().splitlines(), MOUNTS.read_text().splitlines()
     except OSError:  # not Linux
@@ -156,7 +156,7 @@ def _own_groups() -> Iterator[tuple[Path, Version]]:
 
 
 def _make_room(parent: Path) -> None:
-    """Version 2 lets a group with processes of its own have no children that count: move into a leaf, if nobody else is here."""
+    """Move into a leaf if no other process is here: in version 2 a group with processes cannot count its children."""
     if "memory" in _words(parent / "cgroup.subtree_control"):
         return
     if any(pid != str(os.getpid()) for pid in _words(parent / "cgroup.procs")):
@@ -175,7 +175,7 @@ def _words(path: Path) -> list[str]:
 
 
 def _counter(path: Path, name: str) -> int:
-    """Raises ``ValueError`` where the kernel does not count that."""
+    """Return the counter ``name``. Raises ``ValueError`` if the kernel does not keep it."""
     for line in path.read_text().splitlines():
         if line.startswith(f"{name} "):
             return int(line.split()[1])

@@ -1,4 +1,4 @@
-"""What the worker's replies tell: what a cell has printed and shown (text and PNG, nothing else), numbers, errors."""
+"""Reads the worker's replies: a cell's output (text and PNG, nothing else), numbers and errors."""
 
 import base64
 from dataclasses import dataclass, field
@@ -11,20 +11,20 @@ from autograder.grading.sandbox.limits import Budget
 from autograder.grading.sandbox.worker.wire import WireError
 
 MAX_OUTPUTS, MAX_TEXT, MAX_IMAGE = 60, 50_000, 2 * 2**20  # of one cell
-LINES = 9999  # a longer number is none of a cell's, and could say something else
+LINES = 9999  # no cell has more lines; a larger number could carry a message
 
 
 @dataclass
 class CellRun:
-    """What running one of the student's cells gave: nbformat outputs, and the error if there was one."""
+    """The result of running one of the student's cells: nbformat outputs, and the error if there was one."""
 
     outputs: list[dict[str, Any]] = field(default_factory=list)
     error: StudentError | None = None
-    value: str = ""  # what the cell ended with, as text
+    value: str = ""  # the value that the cell ended with, as text
 
 
 def cell_outputs(items: Any, payload: bytes, budget: Budget) -> list[dict[str, Any]]:
-    """The worker's outputs as nbformat ones: text and PNG, nothing else, and not more than a person would read."""
+    """Return the worker's outputs in nbformat's form: only text and PNG, and no more than a person would read."""
     outputs: list[dict[str, Any]] = []
     room = min(MAX_TEXT, budget.text)
     for item in items[:MAX_OUTPUTS] if isinstance(items, list) else []:
@@ -65,19 +65,19 @@ def _data(show: dict[str, Any], payload: bytes, room: int, budget: Budget) -> di
 
 
 def garbage(error: Exception) -> StudentError:
-    """What is said of a reply that is none."""
+    """Return the error for a reply that cannot be read."""
     return StudentError(("ProtocolError",), f"its answer could not be read ({error})")
 
 
 def whole_number(data: Any) -> int:
-    """A number in a reply."""
+    """Return an integer from a reply. Raises ``WireError`` if it is something else."""
     if type(data) is not int:
         raise WireError("malformed number")
     return data
 
 
 def error_in(data: Any) -> StudentError | None:
-    """The error that a reply tells."""
+    """Return the error that a reply reports, if any."""
     if data is None:
         return None
     if not isinstance(data, dict) or not isinstance(data.get("types"), list):

@@ -1,7 +1,7 @@
-"""What a submission's processes use, read from /proc by the trusted side: CPU seconds and memory of the whole tree.
+"""CPU seconds and memory of a submission's whole process tree, read from /proc by the trusted side.
 
-psutil reads all of /proc to find children, and neither the pid inside a namespace nor the pid of who sent a message; at
-four looks a second, over many submissions, that is what this file is for.
+psutil does not serve here: it reads all of /proc to find children, too slow for four looks a second at many
+submissions, and it gives neither the pid inside a namespace nor the pid of a message's sender.
 
 The root of the tree is the first process of the submission's pid namespace: what it starts can neither leave the tree
 (orphans return to it) nor outlive it. Its pid comes from the kernel with the first message, so it cannot be forged.
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-PF_FORKNOEXEC = 0x40  # of the flags in /proc/PID/stat: forked, and still the same program
+PF_FORKNOEXEC = 0x40  # a flag in /proc/PID/stat: forked, and still the same program
 
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU in seconds since the processes started, resident memory in bytes, whether any of them wants the CPU now, how
-    many there are, and how many threads in them all, and how many of both there have been in the namespace."""
+    """CPU seconds since the processes started, resident memory in bytes, whether any process wants the CPU now, how
+    many processes and how many threads there are, and how many of both the namespace has ever had."""
 
     cpu: float
     memory: int
@@ -37,40 +37,40 @@ class Usage:
 @dataclass(frozen=True)
 class _Process:
     own_cpu: float
-    children_cpu: float  # of those that have ended and were waited for
+    children_cpu: float  # of the children that have ended and were waited for
     memory: int
     runnable: bool
     threads: int
-    has_execed: bool  # then it shares no page with the fork server any more
+    has_execed: bool  # if so, it no longer shares pages with the fork server
 
 
 class ProcessTree:
-    """The process ``root`` and all its descendants, looked at again and again. ``baseline`` bytes of each that has not
-    called exec, the pages inherited from the fork server, are shared and not counted. Without ``counts_memory`` (a control
-    group does that) memory is 0."""
+    """The process ``root`` and all its descendants. Each process that has not called exec shares ``baseline`` bytes of
+    pages with the fork server, and these are not counted. Without ``counts_memory``, where a control group counts it,
+    memory is 0."""
 
     def __init__(self, root: int, baseline: int = 0, on_gpu: bool = False, counts_memory: bool = True) -> None:
         self.root, self.baseline, self.on_gpu, self.counts_memory = root, baseline, on_gpu, counts_memory
         self._next_gpu_look, self._on_gpu = 0.0, 0
-        self._seen: dict[int, float] = {}  # CPU seconds of every process ever met
+        self._seen: dict[int, float] = {}  # CPU seconds of every process ever seen, by pid
         self._started = 0
-        self._last: tuple[float, Usage] | None = None  # when, and what was seen
+        self._last: tuple[float, Usage] | None = None  # the time of the last look, and its result
 
     def recent(self, seconds: float) -> Usage:
-        """What was seen within the last ``seconds``, or is now: a look takes longer than a quick call."""
+        """Return the last look if it is under ``seconds`` old, else look now: a look takes longer than a quick call."""
         if self._last is not None and time.monotonic() - self._last[0] < seconds:
             return self._last[1]
         return self.look()
 
     def look(self) -> Usage:
-        """What there is now."""
+        """Return the usage now."""
         found = {pid: process for pid in _tree(self.root) if (process := _process(pid)) is not None}
         for pid, process in found.items():
             if pid not in self._seen:
                 self._started = max(self._started, _number_inside(pid))
             self._seen[pid] = max(self._seen.get(pid, 0.0), process.own_cpu)
-        # Both are at least what was used: a child that nobody waits for is missing in the first, one that came and went
-        # between two looks in the second.
+        # Both sums are lower bounds: the first misses an ended child that nobody waited for, the second one that came
+        # and went between two looks.
         reaped = sum(process.own_cpu + process.children_cpu for process in found.values())
         memory = self._memory(found) if self.counts_memory else 0
         usage = Usage(
@@ -86,7 +86,7 @@ class ProcessTree:
         return usage
 
     def _memory(self, found: dict[int, _Process]) -> int:
-        """What page tables show, and shared pages whole: these can be held without standing in any page table."""
+        """Return what page tables show plus all shared mappings in full: shared pages need not be in any page table."""
         own = sum(max(0, process.memory - (0 if process.has_execed else self.baseline)) for process in found.values())
         shared: dict[str, int] = {}
         for pid in found:
@@ -95,7 +95,7 @@ class ProcessTree:
         return own + sum(shared.values())
 
     def _gpu_memory(self, pids: Collection[int]) -> int:
-        """Bytes on all GPUs, asked once in two seconds: each time starts a program."""
+        """Return the bytes on all GPUs, asked at most every two seconds because each query starts a program."""
         now = time.monotonic()
         if now >= self._next_gpu_look:
             self._next_gpu_look = now + 2
@@ -111,7 +111,7 @@ def ask_for_pid(sock: socket.socket) -> None:
 
 
 def peer_pid(sock: socket.socket) -> int:
-    """The pid, seen from here, of whoever sends the next bytes; they stay in the buffer. 0 where there is no such thing."""
+    """Return the pid, as seen from here, of the sender of the next bytes, which stay in the buffer; 0 if unknown."""
     if not hasattr(socket, "SO_PASSCRED"):
         return 0
     _, ancillary, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(12), socket.MSG_PEEK)
@@ -122,8 +122,8 @@ def peer_pid(sock: socket.socket) -> int:
 
 
 def gpu_memory_by_process() -> dict[int, int]:
-    """Bytes in use on NVIDIA's GPUs, by pid as the driver sees it: the machine's, which a grader in a container does not
-    share. Empty where that cannot be asked."""
+    """Return the bytes in use on NVIDIA's GPUs by pid; empty if the driver cannot be asked. The pids are the machine's,
+    which differ from those inside a container."""
     command = ["nvidia-smi", "--query-compute-apps=pid,used_gpu_memory", "--format=csv,noheader,nounits"]
     try:
         lines = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.splitlines()
@@ -169,14 +169,14 @@ def _process(pid: int) -> _Process | None:
         return None
     fields = text[text.rindex(")") + 2 :].split()
     user, system, child_user, child_system = (int(field) / TICKS for field in fields[11:15])
-    runnable = fields[0] == "R"  # not D: that can be had for nothing, by vfork
+    runnable = fields[0] == "R"  # not D: vfork puts a process into that state at no cost
     has_execed = not int(fields[6]) & PF_FORKNOEXEC
     memory, threads = int(fields[21]) * PAGE, int(fields[17])
     return _Process(user + system, child_user + child_system, memory, runnable, threads, has_execed)
 
 
 def _shared_anonymous(pid: int) -> list[tuple[str, int]]:
-    """Inode and bytes of every shared mapping of memory without a file (mmap, or /dev/zero), touched or not."""
+    """Return inode and bytes of every shared mapping of memory without a file (mmap or /dev/zero), touched or not."""
     found = []
     for line in _read(f"/proc/{pid}/maps").split("\n"):
         fields = line.split(None, 5)
@@ -187,7 +187,7 @@ def _shared_anonymous(pid: int) -> list[tuple[str, int]]:
 
 
 def _number_inside(pid: int) -> int:
-    """The pid that a process has in its own namespace: they are given in order, to processes and threads."""
+    """Return a process's pid in its own namespace. Pids are given in order, so it counts the processes and threads."""
     for line in _read(f"/proc/{pid}/status").split("\n"):  # a process may put any other line end into its own name
         if line.startswith("NSpid:"):
             return int(line.split()[-1]) if len(line.split()) > 2 else 0  # no namespace of its own: no count

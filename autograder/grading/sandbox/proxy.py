@@ -1,6 +1,6 @@
-"""Stands in for the student's objects: looks to a check like the function, class or module itself.
+"""Proxies for the student's objects: to a check, each looks like the function, class or module itself.
 
-A proxy can be called with tensors, differentiated through, and asked for a state_dict. What comes back is decoded data.
+A proxy can be called with tensors, differentiated through, and asked for a state_dict. Its results are decoded data.
 """
 
 import math
@@ -23,8 +23,8 @@ METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_param
 
 @dataclass(frozen=True)
 class Returned:
-    """What came of a call: the value, the arguments that it changed by their numbers, the number by which to differentiate
-    it, and the gradient if one was asked for."""
+    """The result of a call: the value, the argument tensors that it changed (by index), the call's number for a later
+    ``backward``, and the gradient if the question asked for one."""
 
     value: Any
     changed: list[tuple[int, Any]]
@@ -33,28 +33,28 @@ class Returned:
 
 
 class Caller(Protocol):
-    """What a proxy needs of its session."""
+    """The part of a session that a proxy uses."""
 
-    generation: int  # of the fork: a new one knows no object of the one before
+    generation: int  # counts the forks: a new fork knows no object of the one before
 
     def call(self, target: "RemoteObject", question: Question, watched: Sequence[Any] = ()) -> Returned:
-        """Ask, or read the reply where this was asked ahead."""
+        """Ask the question, or read its reply if it was sent ahead."""
 
     def begin(self, subject: "RemoteObject", script: Plan, is_sure: bool = True) -> None:
-        """What ``subject`` will be asked."""
+        """Announce what ``subject`` will be asked."""
 
     def at(self, step: Any, goes_well: bool) -> None:
-        """This step is next."""
+        """Announce that ``step`` is next."""
 
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
-        """The gradients of an earlier call's tensors, or of the parameters of the module of this number."""
+        """Return the gradients of an earlier call's input tensors, or of the parameters of module number ``of``."""
 
 
 class RemoteObject(Subject):
     """A student's function, class or module, seen from the trusted side."""
 
     def __init__(self, session: Caller, reference: Reference, name: str | None, origin: str = "") -> None:
-        """``name`` is the notebook's; what a call returned has none, but an ``origin``: the name that led to it."""
+        """``name`` is the name in the notebook. A call's result has none; its ``origin`` is the name that led to it."""
         self._session, self._reference, self._name, self._origin = session, reference, name, origin or name or ""
         self._generation = session.generation
 
@@ -68,19 +68,19 @@ class RemoteObject(Subject):
         self._session.at(step, goes_well)
 
     def called_again(self, how: str, *args: Any) -> Any:
-        """What a call gives after an earlier one with the same arguments (see ``call_before``)."""
+        """Return the result of a call that follows an earlier one with the same arguments (see ``call_before``)."""
         return self._ask(Question(None, None, args, {}, again=how)).value
 
     def with_slope(self, args: Sequence[Any], at: int, place: int | None) -> tuple[Any, Any]:
-        """What a call gives, and in the same message the gradient of its result (number ``place``) with respect to argument
-        number ``at``; ``None`` where there is none."""
+        """Return a call's result and, from the same message, the gradient of the result (or of its part number
+        ``place``) with respect to argument number ``at``; ``None`` if there is no gradient."""
         returned = self._ask(Question(None, None, tuple(args), {}, slope=(at, place)))
         return returned.value, returned.slope
 
     def with_weights(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
     ) -> Any:
-        """A module of this class, loaded with ``weights``; what else ends in ``zeroed`` becomes zero."""
+        """A module of this class, loaded with ``weights``; other entries that end in one of ``zeroed`` become zero."""
         return self._module(Question(None, None, args, kwargs, make={"weights": dict(weights), "zeroed": list(zeroed)}))
 
     def made_on(self, device: str, *sizes: int) -> Any:
@@ -88,7 +88,7 @@ class RemoteObject(Subject):
         return self._module(Question(None, None, sizes, {}, make={"device": device}))
 
     def with_table(self, rows: torch.Tensor) -> Any:
-        """A module whose arguments are the sizes of its only tensor, ``rows``."""
+        """A module made with the sizes of ``rows`` as arguments, and loaded with ``rows`` as its only tensor."""
         return self._module(Question(None, None, tuple(rows.shape), {}, make={"rows": rows}))
 
     def reloaded(self, rows: torch.Tensor) -> Any:
@@ -96,7 +96,7 @@ class RemoteObject(Subject):
         return self._module(Question(None, None, (), {}, make={"again": rows}))
 
     def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
-        """The gradients of a module's trained parameters, where its output for ``x`` is weighed by ``weigh(output)``."""
+        """Gradients of a module's trainable parameters, with ``weigh(output)`` as cotangent of the output for ``x``."""
         returned = self._ask(Question(None, None, (x.clone().requires_grad_(),), {}))
         return self._session.backward(returned.call, [weigh(returned.value)], self._reference.id)
 
@@ -141,7 +141,7 @@ class _Differentiable(torch.autograd.Function):
 def gradients(
     function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], cotangents: list[Any]
 ) -> list[Any]:
-    """Of a function of this side, at arguments from the other, with respect to those that need a gradient."""
+    """Return the gradients of a trusted function at arguments from the sandbox, for the tensors that require one."""
     inputs = [tensor for tensor in tensors_in((args, kwargs)) if tensor.requires_grad]
     with torch.enable_grad():
         outputs = tensors_in(function(*args, **kwargs))
@@ -165,11 +165,11 @@ def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs
     def run() -> None:
         returned = session.call(proxy, Question(None, method, args, kwargs), watched.get())
         state["value"], state["call"] = returned.value, returned.call
-        for index, tensor in returned.changed:  # what an in-place change would have done here
+        for index, tensor in returned.changed:  # repeat the in-place changes on this side
             if 0 <= index < len(inputs) and _is_watched(inputs[index]):
                 if _has_shape(tensor, inputs[index]):
                     inputs[index].data.copy_(tensor)
-                else:  # changed beyond recognition: nothing is equal to it
+                else:  # no longer a tensor of this shape: fill it so that a comparison fails
                     inputs[index].data.fill_(math.nan if inputs[index].is_floating_point() else -1)
 
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):

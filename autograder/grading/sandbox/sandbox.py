@@ -20,12 +20,12 @@ from autograder.grading.sandbox.limits import Limits
 from autograder.grading.sandbox.memory_groups import MemoryGroup, MemoryGroups
 from autograder.grading.sandbox.process_tree import ProcessTree, ask_for_pid, memory_of, peer_pid
 
-if TYPE_CHECKING:  # imports torch, which takes long: the sandbox's own import of it has started by then
+if TYPE_CHECKING:  # it imports torch, which takes long: `open` imports it, once the server is importing torch as well
     from autograder.grading.sandbox.worker.wire import Connection
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-# The heap in large pages, where the kernel and libc have them: forks are made by copying page tables, two for each
-# submission, and half of these are the heap's.
+# Put the heap into large pages where the kernel and libc have them: each fork copies the page tables, and half of these
+# are the heap's.
 LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 USUAL = Limits()
 START_SECONDS = 180  # importing torch on a cold disk
@@ -41,7 +41,7 @@ class Sandbox:
         self._jobs = itertools.count(1)
         self._helpers: dict[str, str] = {}  # what the server was told to import
         self._scratch = None if isolate else tempfile.TemporaryDirectory(prefix="autograder-")
-        # Messages with their ends; where there is no SEQPACKET (macOS), datagrams, which never end: see close().
+        # Both kinds keep messages apart. macOS has only datagrams, which do not report a closed socket: see close().
         kind = socket.SOCK_SEQPACKET if LINUX else socket.SOCK_DGRAM
         self.control, theirs = socket.socketpair(socket.AF_UNIX, kind)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  ends with close(); has no name: even a kill leaves none behind
@@ -77,7 +77,7 @@ class Sandbox:
             raise SandboxError("the sandbox did not report that it is ready")
 
     def open(self, files: dict[str, str], seed: int) -> "Job":
-        """A fresh fork for one submission; returns after its handshake, before any student code."""
+        """Open a fresh fork for one submission; return after its handshake, before any student code."""
         from autograder.grading.sandbox.worker.wire import Connection, WireError
 
         number, token = f"{os.getpid()}.{next(self._jobs)}", secrets.token_hex(8)
@@ -116,7 +116,7 @@ class Sandbox:
         return Job(self, number, connection, lent, tree, group)
 
     def import_helpers(self, files: dict[str, str]) -> None:
-        """Have the server import these modules of the course, which the submissions to come find imported. Returns at once."""
+        """Have the server import these modules of the course for all later submissions. Returns at once."""
         if files == self._helpers:
             return
         self._helpers = dict(files)
@@ -155,7 +155,7 @@ class Sandbox:
         self.close()
 
     def _group_for(self, pid: int) -> MemoryGroup | None:
-        """The account of a fork that has run no student code yet."""
+        """Make the memory group of a fork that has run no student code yet; ``None`` if the kernel keeps none."""
         if self._groups is None or not pid:
             return None
         try:
@@ -176,7 +176,7 @@ class Sandbox:
                 raise SandboxError(f"a submission's processes could not be ended: {error}") from error
 
     def _control_request(self, request: dict[str, Any], answer_to: socket.socket, *files: int) -> None:
-        """Ask the fork server for something; it answers on the socket sent along, so processes can share it."""
+        """Send the fork server a request. It answers on ``answer_to``: several processes share the control socket."""
         try:
             socket.send_fds(self.control, [json.dumps(request).encode()], [answer_to.fileno(), *files])
         except OSError as error:
@@ -208,10 +208,10 @@ class Sandbox:
         return lines[-1][:300] if lines else ""
 
     def _environment(self) -> dict[str, str]:
-        """Nothing of the caller's environment reaches student code."""
+        """Return the server's environment. Nothing of the caller's environment reaches student code."""
         threads = dict(ONE_THREAD)
         scratch = self._scratch.name if self._scratch else "/tmp"
-        if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython may be known by its path outside
+        if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython's path may be the one outside
             threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
         return (
             threads
@@ -231,7 +231,7 @@ class Sandbox:
         )
 
     def _files(self) -> dict[str, IO[str]]:
-        """What the server finds in its /tmp, by its path there."""
+        """Return the files that the server finds in its /tmp, by their paths there."""
         fonts = known_fonts() if self.isolate else None
         if fonts is None:
             return {}
@@ -255,15 +255,15 @@ class Job:
     connection: "Connection"
     lent: LentMemory  # tensors that this side watches
     tree: ProcessTree | None  # its processes; None where there is no /proc
-    group: MemoryGroup | None  # its memory's account, where the kernel keeps one
-    charged: float = 0.0  # CPU seconds already on the submission's account
+    group: MemoryGroup | None  # its control group, where the kernel counts memory
+    charged: float = 0.0  # CPU seconds already charged to the submission
 
     def ran_out_of_memory(self) -> bool:
-        """Whether it has reached the limit of its own."""
+        """Whether it has reached its own memory limit."""
         return self.group is not None and self.group.ran_out()
 
     def end(self) -> bool:
-        """Returns whether the kernel had killed it because the *machine* was short of memory."""
+        """End the fork. Returns whether the kernel had killed it because the *machine* was short of memory."""
         self.connection.close()
         self.lent.close()
         by_kernel = self.sandbox._end(self.number)

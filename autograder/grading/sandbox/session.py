@@ -1,8 +1,8 @@
-"""The trusted end of one submission: runs cells in the sandbox and speaks for its proxies.
+"""The trusted side of one submission: runs cells in the sandbox and makes the calls of its proxies.
 
-What comes back is decoded data. If the student's code hangs or dies, that call fails, the sandbox is started again,
-and the earlier cells are run again without the one that did it. A function that has hung or died is called only by its
-own test, a few times more; for everybody else it raises at once, like any function that raises an exception.
+Results are decoded data. If the student's code hangs or dies, that call fails, and a new fork runs the earlier cells
+again, without the one that hung or died. Only its own test calls a function that has hung or died, and only a few times
+more; for all other callers the function raises at once, like any function that raises an exception.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ from autograder.script.context import fill
 from autograder.script.question import Plan, Question
 
 BY_ANY_PROCESS = ("MemoryError", "RuntimeError", "TimeoutError", "ProtocolError", "ProcessEnded")  # what orphans can do
-CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own, after which a check's function is not waited for any more
+CALLBACK_MARGIN = 5.0  # CPU seconds beyond a call's own; if a check's function takes more, this process is killed
 NOTHING_KNOWN: tuple[frozenset[str], Any, bytes] = frozenset(), None, b""
-STARVED = 15  # the last backstop: how many times as long a submission may take on a machine too busy to run it
+STARVED = 15  # the last backstop: how many idle limits of wall time a machine too busy to run a submission may take
 
 
 class Session:
@@ -39,32 +39,32 @@ class Session:
         self._history: list[tuple[str, str]] = []
         self._cells_with_orphans: set[tuple[str, str]] = set()  # cells that ended and left processes or threads running
         self._callbacks: list[Callable[..., Any]] = []
-        self._replaced: dict[str, Callable[..., Any]] = {}  # by the name of the student's own
-        self._modules: list[str] = []  # those of them that are module classes
+        self._replaced: dict[str, Callable[..., Any]] = {}  # by the name of the student's function
+        self._modules: list[str] = []  # the replaced names that are module classes
         self._serial = 0
         self._budget = Budget.of(self.limits)
         self._is_over = False
         self._crashes = Crashes(self.limits)
         self._aside: list[str] = []  # functions that raise when they are called, in this fork
         self._ahead = Ahead()
-        self._looked_up = NOTHING_KNOWN  # by the last cell that was run: which names, and what it found
-        self._called = ""  # the function that was called last: gradients are its own
+        self._looked_up = NOTHING_KNOWN  # the names looked up after the last cell, the values found and their payload
+        self._called = ""  # the function that was called last: failures of its gradients count for it
         self._job: Job | None = sandbox.open(files, seed)
 
     def give_up(self) -> None:
-        """Whatever is still asked of this submission fails at once."""
+        """End the fork. All that is still asked of this submission fails at once."""
         self._is_over = True
         if self._job is not None:
             self._abandon()
 
     def close(self) -> bool:
-        """Returns whether the kernel had killed the submission, short of memory."""
-        self._ahead.take_back()  # nobody will answer
+        """End the fork. Returns whether the kernel had killed it because the machine was short of memory."""
+        self._ahead.take_back()  # no reply will come
         job, self._job, self._aside = self._job, None, []
         return job is not None and job.end()
 
     def execute(self, cell: str, source: str, names: Sequence[str] = ()) -> CellRun:
-        """Run a cell; ``names`` are looked up next. A cell that hangs or dies is left out when the sandbox is started again."""
+        """Run a cell, and look ``names`` up after it. A new fork leaves out a cell that hung or died."""
         try:
             header, payload = self._without_orphans(lambda: self._execute(cell, source, names))
         except StudentError as error:
@@ -84,13 +84,13 @@ class Session:
         return self._crashes.functions
 
     def retire_crashed(self) -> None:
-        """Their tests are over: they are not called any more, by nobody."""
+        """Refuse all further calls of crashed functions, because their tests are over."""
         self._crashes.retire_functions()
 
     @contextlib.contextmanager
     def replacing(self, functions: Mapping[str, Callable[..., Any]], modules: Collection[str] = ()) -> Iterator[None]:
-        """While this lasts, functions of this side stand in the notebook under these names; under those of ``modules`` a
-        class whose modules hold their parameters there and ask the function for shapes and outputs."""
+        """Put functions of this side into the notebook under these names for the block. A name in ``modules`` gets a
+        class instead, whose modules hold their parameters there and ask the function for shapes and outputs."""
         self._replaced, self._modules = dict(functions), list(modules)
         try:
             self._request(self._replacements(), self.limits.call_cpu)
@@ -101,7 +101,7 @@ class Session:
                 self._request(self._replacements(), self.limits.call_cpu)
 
     def again(self, cell: str, source: str) -> None:
-        """Run a cell once more; what it shows has been seen."""
+        """Run a cell once more and ignore what it shows. Raises ``StudentError`` if the cell raises an exception."""
         header, _ = self._execute(cell, source)
         if error := error_in(header.get("error")):
             raise error
@@ -121,23 +121,23 @@ class Session:
             raise garbage(error) from error
 
     def begin(self, subject: RemoteObject, script: Plan, is_sure: bool = True) -> None:
-        """A script begins: some of its questions may be sent before they are asked. Where it is not sure that they are asked
-        as they stand there, each is compared."""
+        """Begin a script: some of its questions may be sent before they are asked. Unless ``is_sure``, each question is
+        compared with the script when it is asked."""
         self._drop(self._ahead.plan(subject, script, is_sure))
 
     def at(self, step: Any, goes_well: bool) -> None:
-        """This step is next."""
+        """Go to ``step``, and drop what was sent ahead for the steps before it."""
         self._drop(self._ahead.go_to(step, goes_well))
 
     def call(self, target: RemoteObject, question: Question, watched: Sequence[Any] = ()) -> Returned:
-        """``watched`` tensors lie in memory that this side reads afterwards; what it cannot see of them, their shape and all on a
-        GPU, the student's process reports, and watched lists and dicts, which are changed here as they were there. A question that
-        was sent ahead is not sent again."""
+        """Ask the question, unless it was sent ahead, and return the reply. ``watched`` tensors are in memory that this
+        side reads afterwards. The student's process reports what this side cannot see: new shapes, tensors on a GPU,
+        and changes of watched lists and dicts, which are then made here as well."""
         loan = Loan(watched)
 
         def ask() -> tuple[dict[str, Any], bytes]:
             self._called = target._origin
-            self._crashes.require_few(self._called, bool(self._replaced))  # before a fork is made for it
+            self._crashes.require_few(self._called, bool(self._replaced))  # before a fork is opened for it
             self._set_aside_crashed(except_for=[self._called])
             planned = None if watched else self._ahead.next(target, question)
             if planned is not None:
@@ -156,7 +156,7 @@ class Session:
 
         header, payload = self._without_orphans(ask)
         if error := error_in(header.get("error")):
-            if error.is_out_of_memory:  # the next call may be killed or run out of time instead: chance decides
+            if error.is_out_of_memory:  # the next call may happen to be killed or time out instead
                 self._crashes.note(self._called, bool(self._replaced))
             raise error
         if unloaded := header.get("unloaded"):
@@ -175,7 +175,7 @@ class Session:
             raise garbage(malformed) from malformed
 
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
-        """The gradients of an earlier call's tensors, or of the module number ``of``'s parameters; what is no list is none."""
+        """Return the gradients of an earlier call's inputs or of module ``of``'s parameters; ``[]`` if none came."""
         encoder = Encoder()
         request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents), "of": of}
         header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload), self._called)
@@ -197,10 +197,10 @@ class Session:
         }
 
     def _set_aside_crashed(self, except_for: Collection[str] = ()) -> None:
-        """A function that has hung or died raises an exception, whoever calls it, unless it is its own test."""
+        """Make functions that have hung or died raise when they are called, but for those in ``except_for``."""
         if not self._crashes.any:
             return
-        self._ensure_running()  # where cells are run again, all of them are set aside
+        self._ensure_running()  # a new fork runs the cells again with all of them set aside
         names = sorted(self.crashed.difference(except_for))
         if names != self._aside:
             self._request({"op": "set_aside", "names": names}, self.limits.call_cpu)
@@ -213,7 +213,7 @@ class Session:
         return self._request(request, self.limits.cell_cpu, culprit=CELL + cell)
 
     def _ask_ahead(self, planned: Planned) -> tuple[dict[str, Any], bytes]:
-        """The reply to a planned question, which is sent now unless it was, and with it some of what is to come."""
+        """Return the reply to a planned question. If it was not sent yet, send it with some of those that follow."""
         frames = []
         if not planned.serial:
             number = self._target(self._ahead.subject)
@@ -223,7 +223,7 @@ class Session:
         return self._reply(planned.serial, frames, self.limits.call_cpu, self._called)
 
     def _drop(self, serials: Sequence[int]) -> None:
-        """Wait for the replies to what was sent ahead and is not asked: the student's process answers in order."""
+        """Read and drop replies to what was sent ahead and is not asked: the student's process answers in order."""
         with contextlib.suppress(StudentError):  # the fork has ended
             for serial in serials:
                 self._reply(serial, [], self.limits.call_cpu, self._called)
@@ -231,7 +231,7 @@ class Session:
     def _request(
         self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"", culprit: str = ""
     ) -> tuple[dict[str, Any], bytes]:
-        """Ask and wait for the reply."""
+        """Send a request and return the reply."""
         self._crashes.require_few(culprit, bool(self._replaced))
         self._drop(self._ahead.take_back())
         self._ensure_running()
@@ -248,9 +248,9 @@ class Session:
         culprit: str = "",
         cell: tuple[str, str] | None = None,
     ) -> tuple[dict[str, Any], bytes]:
-        """Send the frames and wait for the reply of this number. CPU seconds and memory of the submission's processes are
-        watched; what goes wrong is the student's error, ends this fork, and counts for ``culprit``: the function or cell
-        that is run."""
+        """Send the frames and return the reply numbered ``serial``, while CPU seconds and memory of the submission's
+        processes are watched. Any failure ends this fork, raises ``StudentError`` and counts for ``culprit``: the
+        function or cell that is run."""
         job = self._ensure_running()
         connection = job.connection
         limits, budget, grace = self.limits, self._budget, self._crashes.grace(culprit)
@@ -279,9 +279,9 @@ class Session:
             if reply.get("serial") != serial:
                 raise WireError("reply to another request")
             if cell is not None:
-                monitor.look()  # what a cell leaves running is that cell's
+                monitor.look()  # charge this cell for what it leaves running
                 if monitor.more_threads > 0 and not self._cells_with_orphans.intersection(self._history):
-                    # Else they may be children of what an earlier cell has left: run without that one, it will show.
+                    # Otherwise an earlier cell's processes may have started them: a run without that cell will show.
                     self._cells_with_orphans.add(cell)
             return reply, reply_payload
         except LimitExceeded as error:
@@ -323,23 +323,23 @@ class Session:
         return reply, bytes(encoder.payload)
 
     def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
-        """Ask. If that ends badly while processes of earlier cells may still run, ask again without these cells."""
+        """Ask. If that fails while processes of earlier cells may still run, ask again without these cells."""
         history, crashes = self._history, self._crashes.counts()
         while True:
             try:
                 return ask()
             except StudentError as error:
                 if self._forget_orphans(error):
-                    self._crashes.take_back(crashes)  # whoever was asked may have done nothing
+                    self._crashes.take_back(crashes)  # the code that was asked may not be the cause
                     continue
-                if self._history is not history:  # it was not them
+                if self._history is not history:  # the cells left out were not the cause
                     self._history = history
                     if self._job is not None:
                         self._abandon()
                 raise
 
     def _forget_orphans(self, error: StudentError) -> bool:
-        """Leave out the cells whose processes may have done what ``error`` says. Returns whether there were any."""
+        """Leave out the cells whose processes may have caused ``error``. Returns whether there were any."""
         kept = [entry for entry in self._history if entry not in self._cells_with_orphans]
         if error.type_names[0] not in BY_ANY_PROCESS or len(kept) == len(self._history):
             return False
@@ -353,7 +353,7 @@ class Session:
             raise SandboxError("the machine ran out of memory; free some, or grade fewer at the same time (WORKERS=1)")
 
     def _ensure_running(self) -> Job:
-        """The fork to ask. After a crash or time-out: a new fork, the earlier cells again, without any that fails on the way."""
+        """Return the fork to ask. After a crash or time-out, open one and rerun the earlier cells that do not fail."""
         while self._job is None:
             if self._is_over:
                 raise StudentError(("TimeoutError",), "not run: what this notebook returns takes too long to check")

@@ -1,4 +1,4 @@
-"""When a submission's processes are looked at while it is waited for."""
+"""Decides when to look at a submission's processes while its reply is awaited."""
 
 import random
 import time
@@ -9,8 +9,8 @@ CHANCE = random.Random()  # nobody seeds it
 
 
 class Watch:
-    """Calls ``look`` about every quarter of a second while a conversation waits for the peer, however many frames it has. When
-    exactly cannot be foreseen: the peer might be busy just then. ``look`` may raise."""
+    """Calls ``look`` about every quarter of a second while a conversation of any number of frames waits for the peer.
+    The peer cannot foresee the moment, so it cannot be busy just then on purpose. ``look`` may raise."""
 
     def __init__(self, look: Callable[[], None]) -> None:
         self._look, self._due = look, _soon()
@@ -20,7 +20,7 @@ class Watch:
         return max(0.0, self._due - now)
 
     def look_if_due(self) -> None:
-        """Look, if it is time to."""
+        """Call ``look`` if it is due."""
         if time.monotonic() >= self._due:
             self._look()
             self._due = _soon()

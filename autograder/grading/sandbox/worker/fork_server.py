@@ -37,10 +37,10 @@ from student_notebook import run_notebook
 from student_shell import make_shell
 from wire import Connection, PeerGone
 
-GARBAGE = (5000, 10, 10)  # new objects before they are looked through: most of them go by themselves
-PF_EXITING = 0x4  # of a process's flags in /proc
+GARBAGE = (5000, 10, 10)  # collect rarely: reference counts free most objects
+PF_EXITING = 0x4  # a flag of a process in /proc
 
-# What notebooks begin with: what it makes IPython, matplotlib and torch look up once is looked up here.
+# Notebooks begin like this: run it once here, so that forks inherit what IPython, matplotlib and torch look up.
 FIRST_CELL = """\
 import matplotlib.pyplot as plt
 import torch
@@ -66,7 +66,7 @@ def fork_job(sock: socket.socket, lent_file: int, shell: Any, job: dict[str, Any
             close_walls(job["limits"], job["device"])
         else:
             os.setsid()
-            die_with_parent()  # no namespace ends it with the server
+            die_with_parent()  # there is no namespace to end it with the server
         run_notebook(Connection(sock), shell, job, lent)
         status = 0
     except PeerGone:
@@ -83,8 +83,8 @@ def say_why(sock: socket.socket, error: BaseException) -> None:
 
 
 def warm_up() -> None:
-    """Have torch look at the processor now: it reads /proc/cpuinfo on first use, and a fork has no /proc. What is
-    imported on first use, too, is imported once here and not in every fork."""
+    """Have torch look at the processor now: it reads /proc/cpuinfo on first use, and a fork has no /proc. Modules that
+    are imported on first use are also imported here, once for all forks."""
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         x = torch.ones(1, 2, 64, 64, dtype=dtype, requires_grad=True)
         y = torch.nn.functional.scaled_dot_product_attention(x, x @ x.mT, torch.softmax(x, dim=-1))
@@ -94,7 +94,7 @@ def warm_up() -> None:
 
 
 def visit_the_other_device() -> None:
-    """Every operation there is looked up once."""
+    """Run operations on the simulated device, so that they are looked up here once and not in every fork."""
     x = torch.ones(1, 2, 4, 4).to(simulated_device.NAME).requires_grad_()
     places = torch.arange(4, device=x.device)
     angles = torch.outer(places, 1.0 / 10.0 ** (places.float() / 4))
@@ -108,7 +108,7 @@ def visit_the_other_device() -> None:
 
 
 def compile_nothing() -> None:
-    """Have torch hand back what it is to compile: the values are the same, and compiling takes longer than all the tests."""
+    """Have torch.compile return its argument: the values are the same, and compiling takes longer than all tests."""
 
     def compiled(model: Any = None, **options: Any) -> Any:
         return compiled if model is None else model
@@ -117,7 +117,7 @@ def compile_nothing() -> None:
 
 
 def keep_backend() -> None:
-    """Have matplotlib go on as before where a backend cannot be loaded, since it needs a screen or another package."""
+    """Have matplotlib keep its backend where another cannot be loaded, since that needs a screen or another package."""
     switch = matplotlib.pyplot.switch_backend
 
     def switch_if_possible(newbackend: str) -> None:
@@ -141,12 +141,12 @@ def serve(control: socket.socket) -> None:
     make_dumpable(False)  # no fork may look into the server
     running: dict[str, Running] = {}
     isolated = True
-    ended: dict[str, bool] = {}  # those that ended by themselves, and whether the kernel had killed them
+    ended: dict[str, bool] = {}  # jobs that ended by themselves, and whether the kernel had killed them
     control.send(json.dumps({"ready": True, "threads": threads()}).encode())
     while True:
         message, fds, _, _ = socket.recv_fds(control, 2**16, 2)
         if not message:
-            # A namespace ends what is in it; else who still runs could write where everything is about to be removed.
+            # Without namespaces, kill leftover processes first: they could still write into the folder we will delete.
             for job in [] if isolated else running.values():
                 end_job(job)
             return
@@ -186,7 +186,7 @@ class Running:
 
 
 def over(job: Running) -> bool | None:
-    """``None`` while it runs; then whether the kernel had killed it."""
+    """Return ``None`` while the fork runs, then whether the kernel had killed it."""
     pid, status, used = os.wait4(job.pid, os.WNOHANG)
     return was_killed(job, status, used.ru_utime + used.ru_stime) if pid else None
 
@@ -194,21 +194,21 @@ def over(job: Running) -> bool | None:
 def end_job(job: Running) -> bool:
     """End a submission and all it started, if it still runs; returns whether the kernel had killed it before."""
     is_ending = job.isolated and is_exiting(job.pid)
-    with contextlib.suppress(ProcessLookupError):  # a group that is not made yet: its connection is closed, so it ends
+    with contextlib.suppress(ProcessLookupError):  # it has no process group yet: it ends, as its connection is closed
         os.kill(job.pid, signal.SIGKILL) if job.isolated else os.killpg(job.pid, signal.SIGKILL)
     _, status, used = os.wait4(job.pid, 0)
     return is_ending and was_killed(job, status, used.ru_utime + used.ru_stime)
 
 
 def was_killed(job: Running, status: int, cpu_seconds: float) -> bool:
-    """By the kernel, short of memory: an isolated fork cannot be killed from inside, so it was either that or its limit of
-    CPU time."""
+    """Whether the kernel killed it for lack of memory: an isolated fork cannot be killed from inside, so it was either
+    that or its limit of CPU time."""
     by_signal = job.isolated and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     return by_signal and cpu_seconds < job.cpu_seconds - 1
 
 
 def is_exiting(pid: int) -> bool:
-    """Whether this child is on its way out, or gone and not waited for yet."""
+    """Whether this child is exiting, or has ended and was not waited for yet."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         flags = file.read().rpartition(")")[2].split()[6]
     return bool(int(flags) & PF_EXITING)

@@ -1,4 +1,4 @@
-"""The course's helper modules, imported once in the fork server: each fork would compile and run them anew."""
+"""Imports the course's helper modules once, in the fork server, so that forks need not compile and run them."""
 
 import importlib
 import os
@@ -7,12 +7,12 @@ import tempfile
 from collections.abc import Mapping
 from types import ModuleType
 
-_known: dict[str, tuple[str, ModuleType]] = {}  # by file name: the text, and what it gave
+_known: dict[str, tuple[str, ModuleType]] = {}  # by file name: its text and its module
 
 
 def import_helpers(files: Mapping[str, str]) -> None:
-    """Import these files of the course, in the server. If one cannot be imported they are left to the notebooks; so is
-    what speaks of CUDA: once a process has looked at that, none of its forks can use it."""
+    """Import these files of the course, in the server. If one cannot be imported, all are left to the notebooks. So are
+    files that mention CUDA: once a process has looked at it, none of its forks can use it."""
     forget_helpers()
     files = {name: text for name, text in files.items() if "cuda" not in text}
     with tempfile.TemporaryDirectory() as folder:
@@ -23,7 +23,7 @@ def import_helpers(files: Mapping[str, str]) -> None:
         try:
             _known.update({name: (text, importlib.import_module(_module(name))) for name, text in files.items()})
         except Exception:
-            for name in files:  # what they have imported of each other, too
+            for name in files:  # even those that only another one of them has imported
                 sys.modules.pop(_module(name), None)
         finally:
             sys.path.remove(folder)
@@ -31,8 +31,8 @@ def import_helpers(files: Mapping[str, str]) -> None:
 
 
 def offer_helpers(files: Mapping[str, str], folder: str) -> None:
-    """In a fork: keep what is imported already if the submission's files are these, and tell it where they lie. A file that
-    is called like a part of this program comes before it."""
+    """In a fork, keep the imported modules if the submission's files are the same, and set their paths to ``folder``. A
+    submission's file comes before a module of this program with the same name."""
     here = os.path.dirname(os.path.abspath(__file__))
     for name in map(_module, files):
         if name in sys.modules and os.path.dirname(getattr(sys.modules[name], "__file__", None) or "") == here:

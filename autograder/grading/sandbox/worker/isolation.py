@@ -1,4 +1,4 @@
-"""The walls of one fork: namespaces, privileges, limits, descriptors. What may not be called stands in seccomp.py."""
+"""The walls of one fork: namespaces, privileges, limits, descriptors. seccomp.py lists the forbidden system calls."""
 
 import ctypes
 import os
@@ -23,27 +23,27 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 0x4000, 1 << 18
 
-TERMINALS = b"newinstance,ptmxmode=0666,mode=620,max=16"  # a machine has 4096 for all
+TERMINALS = b"newinstance,ptmxmode=0666,mode=620,max=16"  # of the machine's 4096 terminals
 
 
 def prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere student code runs without isolation anyway."""
+    """Call prctl on Linux; elsewhere student code runs without isolation anyway."""
     if sys.platform.startswith("linux"):
         libc.prctl(option, value, 0, 0, 0)
 
 
 def make_dumpable(yes: bool) -> None:
-    """Whether others of the same user may look into this process, by /proc or by tracing."""
+    """Set whether other processes of the same user may look into this one, through /proc or by tracing."""
     prctl(PR_SET_DUMPABLE, int(yes))
 
 
 def die_with_parent() -> None:
-    """This process is killed when the one that started it ends."""
+    """Have this process killed when the one that started it ends."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def close_walls(limits: dict[str, Any], device: str) -> None:
-    """The last step inside the new namespaces, before the first line of student code."""
+    """Lock this process down: the last step inside the new namespaces, before the first line of student code."""
     os.setsid()  # else a signal to the process group would reach the server and every other fork
     die_with_parent()
     resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"],) * 2)
@@ -58,11 +58,11 @@ def checked(result: int, what: str | bytes) -> None:
 
 
 def fork_into_namespaces() -> int:
-    """As `os.fork`; the child is the first process in new user, pid, mount, network, ipc and uts namespaces. It cannot be
-    killed from inside, and its end ends all that is in there.
+    """Fork like `os.fork`; the child is the first process in new user, pid, mount, network, ipc and uts namespaces.
+    Nothing inside can kill it, and its end ends everything inside.
 
-    One fork: with `unshare` only a second one is in the new pid namespace, and each copies the server's page tables. Python
-    asks for these three calls around whatever else than `os.fork` clones a process."""
+    One clone copies the server's page tables once; `unshare` would need a second fork to enter the new pid namespace.
+    Python requires the three ``PyOS`` calls around any fork that does not use `os.fork`."""
     python = ctypes.pythonapi
     clone = ctypes.PyDLL(None, use_errno=True).syscall
     clone.restype, clone.argtypes = ctypes.c_long, [ctypes.c_long] * 6
@@ -78,8 +78,8 @@ def fork_into_namespaces() -> int:
 
 
 def furnish_namespaces(uid: int, gid: int) -> None:
-    """In the new namespaces: the user that one is outside, an empty /tmp and /dev/shm, no /proc."""
-    make_dumpable(True)  # else /proc/self belongs to nobody; nothing of the student's runs yet
+    """Set up the new namespaces: the same user as outside, an empty /tmp and /dev/shm, no /proc."""
+    make_dumpable(True)  # otherwise /proc/self belongs to nobody; no student code runs yet
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
@@ -94,7 +94,7 @@ def furnish_namespaces(uid: int, gid: int) -> None:
 
 
 def keep_times_of(node: bytes) -> None:
-    """A device is the machine's own: its owner could set its times, and so leave a word for whoever comes after."""
+    """Make a device read-only: it is the machine's own, and its times could carry a message to later forks."""
     locked = os.statvfs(node).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)
     checked(libc.mount(None, node, None, MS_REMOUNT | MS_BIND | MS_RDONLY | locked, None), node)
 
@@ -108,7 +108,7 @@ def drop_privileges() -> None:
 
 
 def set_limits(limits: dict[str, Any]) -> None:
-    """What the kernel itself can hold a process to; the rest is watched from outside."""
+    """Set the limits that the kernel itself enforces; the others are watched from outside."""
 
     def cap(kind: int, value: int) -> None:
         hard = resource.getrlimit(kind)[1]
@@ -126,7 +126,7 @@ def set_limits(limits: dict[str, Any]) -> None:
 
 
 def detach(sock: socket.socket) -> None:
-    """No descriptor but the connection: the control socket and the server's log belong to all submissions."""
+    """Close all descriptors but the connection: the control socket and the server's log belong to all submissions."""
     null = os.open("/dev/null", os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)

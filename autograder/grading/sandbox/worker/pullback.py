@@ -1,5 +1,5 @@
-"""Gradients from cotangents. Torch's own way to hand these over imports sympy: a quarter of a second, 30 MB to copy with
-every fork, in each process of the grader."""
+"""Gradients from cotangents. Torch imports sympy when it is given cotangents: that costs each process of the grader a
+quarter of a second, and each fork 30 MB to copy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,8 +28,8 @@ def uneven(output: torch.Tensor) -> torch.Tensor:
 
 
 def slope(value: Any, place: int | None, argument: torch.Tensor) -> torch.Tensor | None:
-    """The gradient of the `uneven` sum of ``value``, or of its part number ``place``, with respect to ``argument``; ``None``
-    where that is no real tensor of a graph, or no graph leads back."""
+    """Return the gradient of the `uneven` sum of ``value``, or of its part number ``place``, with respect to
+    ``argument``; ``None`` if that is not a real tensor with a graph, or its graph does not lead to ``argument``."""
     if place is not None:
         value = value[place] if isinstance(value, (tuple, list)) and place < len(value) else None
     if not isinstance(value, torch.Tensor) or not value.requires_grad or value.is_complex():

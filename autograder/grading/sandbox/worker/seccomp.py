@@ -1,7 +1,7 @@
-"""Which system calls a notebook may not make: each by name, with its number on each machine and its reason.
+"""The system calls that a notebook may not make: each by name, with its number on each machine and the reason.
 
-The filter is made once per fork, after the namespaces, and can never be taken off again. On a machine that the table does
-not know nothing runs isolated: `supported` says so before anybody is graded.
+A fork installs the filter once, after its namespaces are made, and can never remove it. On a machine that is not in the
+table nothing can run isolated: `supported` says so before anybody is graded.
 """
 
 import ctypes
@@ -12,17 +12,17 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # name: (x86_64, aarch64)
-MEMORY_FILES = {  # memory that is in no process's page tables, and so counts for nobody
+MEMORY_FILES = {  # memory that is in no process's page tables, and so counts for no process
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
 }
-QUEUES = {  # memory, semaphores and queues that outlive who made them
+QUEUES = {  # memory, semaphores and queues that outlive the process that made them
     "shmget": (29, 194),
     "semget": (64, 190),
     "msgget": (68, 186),
-    "mq_open": (240, 180),  # POSIX, and as lasting
+    "mq_open": (240, 180),  # the POSIX kind, which lasts as long
 }
-NAMESPACES_AND_MOUNTS = {  # another view of the machine, and with it most of the kernel's past holes
+NAMESPACES_AND_MOUNTS = {  # they change the view of the machine, and open most of the kernel's past holes
     "unshare": (272, 97),
     "setns": (308, 268),
     "mount": (165, 40),
@@ -36,7 +36,7 @@ NAMESPACES_AND_MOUNTS = {  # another view of the machine, and with it most of th
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
 }
-OTHERS = {  # memory, files and descriptors of processes beside one's own
+OTHERS = {  # memory, files and descriptors of other processes
     "ptrace": (101, 117),
     "kcmp": (312, 272),
     "pidfd_getfd": (438, 438),
@@ -45,7 +45,7 @@ OTHERS = {  # memory, files and descriptors of processes beside one's own
     "process_vm_writev": (311, 271),
     "userfaultfd": (323, 282),
 }
-KERNEL = {  # programs and counters in the kernel, its key rings, and calls that go round this filter
+KERNEL = {  # programs and counters in the kernel, its key rings, and calls that bypass this filter
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "add_key": (248, 217),
@@ -55,20 +55,20 @@ KERNEL = {  # programs and counters in the kernel, its key rings, and calls that
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-OWN_LIMITS = {  # who lowers its own is killed by the kernel, which is what happens to all when memory is short
+OWN_LIMITS = {  # a process that lowers its own can get the kernel to kill it, as if the machine were short of memory
     "setrlimit": (160, 164),
 }
 FORBIDDEN = MEMORY_FILES | QUEUES | NAMESPACES_AND_MOUNTS | OTHERS | KERNEL | OWN_LIMITS
 NEEDED_BY_CUDA = {"memfd_create"}
-CLONE = (56, 220)  # allowed, but makes no namespaces
+CLONE = (56, 220)  # allowed, but not with flags for new namespaces
 NEW_NAMESPACES = 0x7E020080  # CLONE_NEW* of clone's first argument
 CLONE3 = (
     435,
     435,
-)  # its flags lie in memory, where no filter sees them: it "does not exist", and libc falls back to clone
-FCNTL, F_SETLEASE = (72, 25), 1024  # allowed, but takes no lease: whoever opens that file next would wait for its end
-PRLIMIT = (302, 261)  # allowed, but sets nothing: its third argument, where new limits lie, is empty
-# Sockets by list, not by exception: what else a kernel offers (vsock reaches the machine's host) is refused.
+)  # a filter cannot see its flags, which are in memory: say that it does not exist, and libc falls back to clone
+FCNTL, F_SETLEASE = (72, 25), 1024  # allowed, but not for leases: the next process to open the file would have to wait
+PRLIMIT = (302, 261)  # allowed, but only to read: its third argument, the pointer to new limits, must be null
+# Only these families of sockets are allowed; all others are refused (vsock, for one, reaches the machine's host).
 SOCKET, SOCKETPAIR = (41, 198), (53, 199)
 FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10}
 

@@ -1,7 +1,7 @@
 """One student's notebook, in a fork of its own: runs its cells and answers the trusted side's requests.
 
-Nothing here is trusted by the other side: student code can take this file over at any time, and then it may only answer
-wrongly or not at all.
+The trusted side trusts nothing from here: student code can take over this process at any time, but all it can do then
+is answer wrongly or not at all.
 """
 
 import bdb
@@ -39,15 +39,15 @@ class Notebook:
         self.connection, self.shell, self.device, self.lent = connection, shell, device, lent
         self.objects: dict[int, Any] = {}
         self.ids: dict[int, int] = {}
-        self.made: dict[int, Any] = {}  # objects that calls have returned, by the number of the call
+        self.made: dict[int, Any] = {}  # objects that calls have returned, by the serial of the call
         self.graphs: dict[int, tuple[Any, ...]] = {}
         self.counter = itertools.count(1)
-        self.own: dict[str, Any] = {}  # what stood under the names that are replaced
-        self.replaced: set[str] = set()  # these names
+        self.own: dict[str, Any] = {}  # the student's values of the replaced names
+        self.replaced: set[str] = set()  # the replaced names
         self.aside: list[str] = []  # names of functions that are to raise
-        self.refusals: dict[str, tuple[Any, Any]] = {}  # by name: the student's own, and what raises in its place
-        self.waiting: deque[tuple[dict[str, Any], bytes]] = deque()  # requests that came before a function's answer
-        # As the last cell left it, for the next one. Tests begin with gradients on: who has left them off pays for it once.
+        self.refusals: dict[str, tuple[Any, Any]] = {}  # by name: the student's own, and its stand-in that raises
+        self.waiting: deque[tuple[dict[str, Any], bytes]] = deque()  # requests that came before a callback's answer
+        # The grad mode that the last cell left, for the next cell. Tests begin with gradients on, whatever a cell did.
         self.records_gradients = True
         self.recorder = Recorder()
         self.pid = os.getpid()
@@ -88,7 +88,7 @@ class Notebook:
         result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
         self.records_gradients = torch.is_grad_enabled()
         torch.set_grad_enabled(True)
-        if os.getpid() != self.pid:  # a child of the student's own that came to the end of its cell
+        if os.getpid() != self.pid:  # a child that the student's code forked has come to the end of its cell
             os._exit(0)
         self.refuse()
         error = result.error_before_exec or result.error_in_exec
@@ -107,7 +107,7 @@ class Notebook:
         return {"found": {name: encoder.encode(names[name]) for name in header["names"] if name in names}}
 
     def replace(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
-        """Put the student's own back under the names replaced so far, then functions of the check's under these."""
+        """Restore the student's values of all replaced names, then put the check's functions under the new names."""
         names = self.shell.user_ns
         for name, value in self.own.items():
             names[name] = value
@@ -120,13 +120,13 @@ class Notebook:
         return {}
 
     def set_aside(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
-        """These functions have hung or ended the process: from now on they raise, and those set aside before do not."""
+        """Make these functions raise, as they have hung or ended the process; those set aside before work again."""
         self.aside = header["names"]
         self.refuse()
         return {}
 
     def refuse(self) -> None:
-        """See that what is set aside raises, after a cell may have defined it anew, and what is not is the student's own."""
+        """Make what is set aside raise, even if a cell has defined it anew, and restore the student's own otherwise."""
         names = self.shell.user_ns
         for name, (own, refusal) in self.refusals.items():
             if name not in self.aside and names.get(name) is refusal:
@@ -214,7 +214,7 @@ class Notebook:
         return self.objects[reference.id]
 
     def callback(self, number: int) -> Any:
-        """A function of the check's, as the student's code sees it."""
+        """Return a function of the check's as the student's code sees it."""
 
         def check_function(*args: Any, **kwargs: Any) -> Any:
             inputs = (
@@ -228,14 +228,14 @@ class Notebook:
         return check_function
 
     def ask(self, number: int, args: Any, kwargs: Any, cotangents: list[Any] | None = None) -> Any:
-        """What the check's function gives, or with cotangents its gradients."""
+        """Return what the check's function returns or, with ``cotangents``, its gradients."""
         encoder = Encoder(self.refer)
         header = {"callback": number, "args": encoder.encode(list(args)), "kwargs": encoder.encode(kwargs)}
         if cotangents is not None:
             header["cotangents"] = encoder.encode(cotangents)
         self.connection.send(header, bytes(encoder.payload))
         reply, payload = self.connection.receive()
-        while "op" in reply:  # it was sent ahead
+        while "op" in reply:  # a request that was sent ahead
             self.waiting.append((reply, payload))
             reply, payload = self.connection.receive()
         if "raise" in reply:
@@ -263,7 +263,7 @@ class _Asked(torch.autograd.Function):
 
 
 def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
-    """Modules that hold their parameters, and ask the check's function what these are and what comes of them."""
+    """Return a class of modules that hold their parameters, and ask the check's function for shapes and outputs."""
 
     def make(self: Any, *arguments: Any, **options: Any) -> None:
         torch.nn.Module.__init__(self)
@@ -276,7 +276,7 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
                 if part not in dict(owner.named_children()):
                     owner.add_module(part, torch.nn.Module())
                 owner = owner.get_submodule(part)
-            bound = 1 / math.sqrt(max(1, shape[-1] if shape else 1))  # as nn.Linear begins
+            bound = 1 / math.sqrt(max(1, shape[-1] if shape else 1))  # initial weights as in nn.Linear
             owner.register_parameter(last, torch.nn.Parameter(torch.empty(shape).uniform_(-bound, bound)))
 
     def forward(self: Any, *inputs: Any, **named: Any) -> Any:
@@ -286,7 +286,7 @@ def module_class(name: str, ask: Callable[..., Any]) -> type[torch.nn.Module]:
 
 
 def refusing(name: str, own: Any) -> Any:
-    """What raises in place of a function or class."""
+    """Return a function or class that raises when it is called in place of the student's own."""
 
     def refuse(*arguments: Any, **options: Any) -> Any:
         raise RuntimeError(f"{name} hung or crashed before, so it is not called again")
@@ -295,7 +295,7 @@ def refusing(name: str, own: Any) -> Any:
 
 
 def stop_timers() -> None:
-    """An alarm that a cell has set ends with the cell: it would go off in the next answer."""
+    """Stop the alarms that student code has set: they would go off during a later answer."""
     is_stopped = False
     while not is_stopped:
         with contextlib.suppress(BaseException):  # its handler may raise here, too
@@ -305,8 +305,8 @@ def stop_timers() -> None:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as plain text: class names along the MRO, message, line in the student's own cell, and whether the stub's
-    own ``raise`` is where it comes from."""
+    """Return an exception as plain text: class names along the MRO, message, line in the student's own cell, and
+    whether it comes from the stub's own ``raise``."""
     try:
         said = error.msg if isinstance(error, SyntaxError) else str(error)
         message = DEBUGGER if isinstance(error, bdb.BdbQuit) else said[:2000]
@@ -338,7 +338,7 @@ def run_notebook(connection: Connection, shell: Any, job: dict[str, Any], lent: 
     sys.path.insert(0, job["directory"])
     random.seed(job["seed"])
     np.random.seed(job["seed"])  # noqa: NPY002  the generator that students' code uses
-    if job["device"] != "cuda":  # torch.manual_seed notes who asked, for the day of a GPU: a millisecond and a half
+    if job["device"] != "cuda":  # torch.manual_seed would take 1.5 ms to record its caller for a later GPU
         torch.cuda.manual_seed_all = torch.xpu.manual_seed_all = lambda seed: None
     torch.manual_seed(job["seed"])
     notebook = Notebook(connection, shell, job["device"], lent)

@@ -1,4 +1,4 @@
-"""IPython without a terminal or a kernel, and what a cell prints and shows there, kept as data."""
+"""IPython without a terminal or a kernel; it keeps what a cell prints and shows as data."""
 
 import ast
 import base64
@@ -18,7 +18,7 @@ MAX_TEXT, MAX_IMAGES, MAX_IMAGE = 50_000, 12, 2 * 2**20
 
 
 class Recorder:
-    """What a cell prints and shows, capped: text, results and PNG figures."""
+    """Keeps what a cell prints and shows, up to a limit: text, results and PNG figures."""
 
     def __init__(self) -> None:
         self.outputs: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ class Recorder:
 
 
 class Stream(io.TextIOBase):
-    """stdout or stderr of student code. As in Jupyter, programs that it starts may have the file behind it."""
+    """stdout or stderr of student code. As in Jupyter, programs that it starts can use the file descriptor."""
 
     encoding, errors = "utf-8", "replace"
 
@@ -113,11 +113,11 @@ class Shell(InteractiveShell):
         pass
 
     def enable_matplotlib(self, gui: str | None = None) -> Any:
-        """There is no screen and nobody to click: figures are pictures, whichever backend a student has at home."""
+        """Draw figures as pictures, whichever backend a student has at home: there is no screen and nobody to click."""
         return super().enable_matplotlib("inline")  # type: ignore[no-untyped-call]
 
     def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
-        """A magic that fails here costs its line only: packages, extensions and what else it sets up are here or are not."""
+        """Run a magic. If it fails, print the error and go on: missing packages and extensions cannot be added here."""
         try:
             return super().run_line_magic(magic_name, line, _stack_depth + 1)
         except Exception as error:
@@ -125,25 +125,25 @@ class Shell(InteractiveShell):
             return None
 
     def transform_cell(self, raw_cell: str) -> str:
-        """What is Python as it stands needs no search for magics, which takes longer than most cells."""
+        """Skip the search for magics in a cell of plain Python: it takes longer than most cells."""
         if is_plain_python(raw_cell):
             return raw_cell.rstrip("\n") + "\n"
         transformed: str = super().transform_cell(raw_cell)  # type: ignore[no-untyped-call]
         return transformed
 
     def should_run_async(self, raw_cell: str, **options: Any) -> bool:
-        """Only what holds one of the two words is compiled once more to find out."""
+        """Have IPython compile a cell to find out only if it contains ``await`` or ``async``."""
         return ("await" in raw_cell or "async" in raw_cell) and super().should_run_async(raw_cell, **options)
 
 
 def is_plain_python(cell: str) -> bool:
-    """Whether IPython would leave the cell as it is. In a single line a bare name may be a magic; a prompt that was copied
-    along is an annotation to Python."""
+    """Whether IPython would leave the cell as it is. A bare name on a single line may be a magic, and Python takes a
+    copied prompt for an annotation."""
     if "\n" not in cell.strip() or "In [" in cell:
         return False
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they are given when the cell is run
+            warnings.simplefilter("ignore")  # they appear when the cell is run
             ast.parse(cell)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
@@ -151,14 +151,14 @@ def is_plain_python(cell: str) -> bool:
 
 
 def no_keyboard(prompt: object = "") -> str:
-    """``input``, which in Jupyter asks whoever sits there."""
+    """Stand in for ``input``, which in Jupyter asks the person at the keyboard. Raises ``EOFError``."""
     raise EOFError(
         "input() waits for a keyboard, and nobody is at one while your notebook is graded: write the value into the code"
     )
 
 
 def make_shell() -> Any:
-    """The one shell of this process (IPython's own types say little about it)."""
+    """Return the one shell of this process (IPython's own types say little about it)."""
     builtins.input = no_keyboard
     config = Config()
     config.HistoryManager.enabled = False

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-PLAIN = frozenset({int, float, bool, str, type(None)})  # seen at once; whether it is a tensor takes five times as long
+PLAIN = frozenset({int, float, bool, str, type(None)})  # checked first: to check for a tensor takes five times as long
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
@@ -33,8 +33,8 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def load_weights(module: Any, weights: Mapping[str, torch.Tensor], zeroed: Collection[str]) -> str:
-    """Load ``weights`` into the module; of the rest of its state what ends in ``zeroed`` becomes zero. Returns why nothing
-    was loaded, if the state_dict lacks a name."""
+    """Load ``weights`` into the module; other entries that end in one of ``zeroed`` become zero. Returns why nothing
+    was loaded if the state_dict lacks a name, else an empty string."""
     state = module.state_dict()
     for name in weights:
         if name not in state:
@@ -46,8 +46,8 @@ def load_weights(module: Any, weights: Mapping[str, torch.Tensor], zeroed: Colle
 
 
 def load_table(module: Any, rows: torch.Tensor) -> str:
-    """Load ``rows`` as the only entry of the module's state with as many elements, whatever it is called and however it is
-    shaped. Returns why nothing was loaded, if there is no such entry, or several."""
+    """Load ``rows`` as the only entry of the module's state with as many elements, whatever its name and shape. Returns
+    why nothing was loaded if there is no such entry, or several; else an empty string."""
     state = module.state_dict()
     tables = [
         name for name, value in state.items() if isinstance(value, torch.Tensor) and value.numel() == rows.numel()
@@ -63,8 +63,8 @@ def load_table(module: Any, rows: torch.Tensor) -> str:
 
 
 def make_module(target: Any, args: Any, kwargs: Any, loaded: dict[str, Any]) -> tuple[Any, str]:
-    """A module of the student's class with what is to be loaded, or why it was not; with ``device`` it is moved there, and nothing
-    is loaded. With ``again`` the module is there."""
+    """Return a module of the student's class with what is to be loaded, and why it was not loaded, if so. With
+    ``device`` the module is only moved there; with ``again``, ``target`` is already the module."""
     with usual_numbers():
         if "again" in loaded:
             return target, load_table(target, loaded["again"])
@@ -76,13 +76,13 @@ def make_module(target: Any, args: Any, kwargs: Any, loaded: dict[str, Any]) -> 
         return module, load_weights(module, loaded["weights"], loaded["zeroed"])
 
 
-EXACT = "highest"  # float32 products in float32, in PyTorch's words: not in TF32, nor in bfloat16
+EXACT = "highest"  # PyTorch's name for float32 products in float32, not in TF32 or bfloat16
 
 
 @contextlib.contextmanager
 def usual_numbers() -> Iterator[None]:
-    """A test hands in float32 tensors. So new ones are float32 and products are as exact, whatever a cell has switched for its
-    own purposes."""
+    """Make new tensors float32 and float32 products exact in the block, whatever a cell has set: tests pass float32
+    tensors."""
     dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
     if dtype != torch.float32:
         torch.set_default_dtype(torch.float32)
@@ -98,7 +98,7 @@ def usual_numbers() -> Iterator[None]:
 
 
 def overwrite(value: Any) -> None:
-    """Put other numbers into the tensors of ``value``, as whoever got them may do."""
+    """Put other numbers into the tensors of ``value``, as any caller that gets them may do."""
     for tensor in tensors_in(value):
         with torch.no_grad(), contextlib.suppress(RuntimeError):  # an expanded one cannot be written to
             tensor.logical_not_() if tensor.dtype == torch.bool else tensor.add_(1)
@@ -108,12 +108,12 @@ OVERWRITTEN, REFILLED = "overwritten", "refilled"
 
 
 def call_before(how: str, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    """An earlier call with the same arguments: what it returned is ``OVERWRITTEN``, or the tensors held their entries in
-    another order, and are ``REFILLED``."""
+    """Make an earlier call with the same arguments. ``OVERWRITTEN``: its result is overwritten. ``REFILLED``: during
+    this call the tensors hold their entries in another order, and are then refilled."""
     if how == OVERWRITTEN:
         overwrite(function(*args, **kwargs))
     elif how == REFILLED:
-        refused = contextlib.suppress(Exception)  # and not remembered
+        refused = contextlib.suppress(Exception)  # an error of this call does not count
         with _reordered(tensors_in((args, kwargs))), refused:
             function(*args, **kwargs)
 

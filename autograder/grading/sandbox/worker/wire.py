@@ -71,14 +71,14 @@ class Reference:
 
 @dataclass
 class Encoder:
-    """Turns values into JSON and payload. ``refer`` is asked about everything that is not plain data, ``lend`` about each
-    tensor: where in the memory that both sides see its bytes lie, or ``None`` if they are to travel in the payload."""
+    """Turns values into JSON and payload. ``refer`` is asked about everything that is not plain data. ``lend`` returns
+    the offset of a tensor's bytes in shared memory, or ``None`` if they are to travel in the payload."""
 
     refer: Callable[[Any], dict[str, Any] | None] = lambda value: None
     lend: Callable[[torch.Tensor], int | None] = lambda tensor: None
     payload: bytearray = field(default_factory=bytearray)
     nodes: int = 0
-    refers: bool = False  # to anything that stays on this side
+    refers: bool = False  # whether any value encoded so far stays on this side
 
     def encode(self, value: Any, depth: int = 0) -> Any:
         self.nodes += 1
@@ -122,7 +122,7 @@ class Encoder:
             else:
                 body["order"] = order
                 self.payload += bytes_of(tensor.permute(order))
-        except (RuntimeError, NotImplementedError):  # without data (meta), or of rows that differ in length (nested)
+        except (RuntimeError, NotImplementedError):  # without data (meta), or with rows of different lengths (nested)
             return _named(tensor)
         if not tensor.is_cpu:
             body["device"] = tensor.device.type
@@ -136,8 +136,8 @@ def _named(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _order_in_memory(tensor: torch.Tensor) -> list[int] | None:
-    """The axes from the outermost in memory to the innermost, if not as they are counted: heads are often axis 1 in name
-    only. ``None`` also for what has gaps, repetitions or another layout; that arrives in rows."""
+    """Return the axes from the outermost in memory to the innermost: heads are often axis 1 in name only. ``None`` if
+    that is the usual order, or if the tensor has gaps, repetitions or another layout and so travels in rows."""
     if tensor.layout != torch.strided or tensor.is_contiguous():
         return None
     strides = tensor.stride()
@@ -146,7 +146,7 @@ def _order_in_memory(tensor: torch.Tensor) -> list[int] | None:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    """The elements in row-major order, whatever the tensor's strides, layout, class or lazy conjugate and minus are."""
+    """Return the elements in row-major order for any strides, layout or class; apply lazy conjugation and negation."""
     if not tensor.is_cpu and tensor.device.type == SIMULATED:
         tensor = getattr(torch, SIMULATED).numbers_of(tensor)
     plain = tensor.detach()
@@ -154,25 +154,25 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
         return plain.numpy().tobytes()
     plain = plain.cpu()
     plain = (plain if plain.layout == torch.strided else plain.to_dense()).as_subclass(torch.Tensor)
-    # Copied into a fresh tensor: a single element counts as contiguous with any stride, and then cannot be viewed as bytes.
+    # Copy into a fresh tensor: a single element counts as contiguous with any stride, but then has no view as bytes.
     fresh = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)
     return fresh.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _is_lazy(tensor: torch.Tensor) -> bool:
-    """Whether what lies in memory is not what the tensor says, or not in rows."""
+    """Whether the values in memory are not those of the tensor, or are not in a strided layout."""
     return tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg()
 
 
 @dataclass
 class Decoder:
-    """The inverse, for input that is not trusted. ``resolve`` turns references into objects."""
+    """Turns JSON and payload that are not trusted back into values. ``resolve`` turns references into objects."""
 
     payload: bytes
     resolve: Callable[[Reference], Any] = lambda reference: reference
     callback: Callable[[int], Any] | None = None
     device: str = "cpu"
-    lent: Any = None  # the memory that both sides see, where tensors may lie; a buffer
+    lent: Any = None  # the memory that both sides share and that may hold tensors; a buffer
     nodes: int = 0
     bytes: int = 0
 
@@ -255,7 +255,7 @@ class Decoder:
     def _lent(
         self, dtype: torch.dtype, shape: list[int], count: int, offset: int, body: dict[str, Any]
     ) -> torch.Tensor:
-        """The tensor itself and no copy: what is done to it in place, the other side sees."""
+        """Return the tensor itself and not a copy, so that the other side sees changes in place."""
         if self.lent is None or not count or offset + count * dtype.itemsize > len(self.lent):
             raise WireError("a tensor is said to be lent, and is not")
         return _with_gradient(torch.frombuffer(self.lent, dtype=dtype, count=count, offset=offset).reshape(shape), body)
@@ -275,7 +275,7 @@ def _elements(shape: Any) -> int:
             raise WireError("malformed tensor")
         count *= n
         bound *= n or 1
-    if bound > MAX_PAYLOAD:  # of no bytes at all, but a sum over its last axis has many
+    if bound > MAX_PAYLOAD:  # an axis of length 0 leaves no bytes, but a sum over that axis can have many
         raise WireError("malformed tensor")
     return count
 
@@ -286,7 +286,7 @@ def _with_gradient(tensor: torch.Tensor, body: dict[str, Any]) -> torch.Tensor:
     return tensor
 
 
-as_json = json.JSONEncoder(check_circular=False).encode  # an encoded value has no circles
+as_json = json.JSONEncoder(check_circular=False).encode  # an encoded value has no cycles
 
 
 def _frame(text: bytes, payload: bytes) -> tuple[bytes, bytes, bytes]:
@@ -296,33 +296,33 @@ def _frame(text: bytes, payload: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 class Watch(Protocol):
-    """Who looks at the peer while a conversation waits for it (``watch.py``)."""
+    """Looks at the peer while a conversation waits for it (``watch.py``)."""
 
     def due_in(self, now: float) -> float: ...
     def look_if_due(self) -> None: ...
 
 
 class Connection:
-    """Frames over a stream socket, which blocks: a socket of Python's with a time limit makes twice as many system calls."""
+    """Sends frames over a blocking stream socket: with a timeout, a Python socket makes twice as many system calls."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         sock.settimeout(None)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)  # a byte out of band is one like others: no frame
-        self._read = bytearray()  # what has come and was not asked for yet
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)  # count a byte out of band as any other
+        self._read = bytearray()  # bytes that have come and were not asked for yet
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
 
     def send(
         self, header: dict[str, Any], payload: bytes = b"", seconds: float | None = None, watch: Watch | None = None
     ) -> None:
-        """Send a frame; within ``seconds`` (wall clock), or ``PeerSlow``."""
+        """Send a frame. Raises ``PeerSlow`` if that takes more than ``seconds`` (wall clock)."""
         self.send_frames([(as_json(header), payload)], seconds, watch)
 
     def send_frames(
         self, frames: list[tuple[str, bytes]], seconds: float | None = None, watch: Watch | None = None
     ) -> None:
-        """Send several at once: one wake-up. Their headers are JSON already."""
+        """Send several frames at once, to wake the peer only once. Their headers are JSON already."""
         together = b"".join(part for text, payload in frames for part in _frame(text.encode(), payload))
         try:
             if seconds is None:
@@ -345,7 +345,7 @@ class Connection:
                     watch.look_if_due()
 
     def receive(self, seconds: float | None = None, watch: Watch | None = None) -> tuple[dict[str, Any], bytes]:
-        """The next frame, complete within ``seconds`` (wall clock), or ``PeerSlow``."""
+        """Return the next frame. Raises ``PeerSlow`` if it is not complete within ``seconds`` (wall clock)."""
         deadline = None if seconds is None else time.monotonic() + seconds
         self._wait_for(8, deadline, watch)
         text_size, payload_size = struct.unpack_from("!II", self._read)
@@ -357,7 +357,7 @@ class Connection:
         text, payload = self._read[8 : 8 + text_size], bytes(self._read[8 + text_size : end])
         del self._read[:end]
         try:
-            header = json.loads(text.decode())  # of bytes it would first find out the encoding
+            header = json.loads(text.decode())  # from bytes, it would first detect the encoding
         except (ValueError, RecursionError) as error:
             raise WireError("header is not JSON") from error
         if not isinstance(header, dict):
@@ -366,15 +366,15 @@ class Connection:
 
     @property
     def room(self) -> int:
-        """How many bytes can be sent before the other side reads any: a third of what the kernel takes for its own records
-        and theirs."""
+        """How many bytes can be sent before the other side reads any: a third of the socket's buffer, which also holds
+        the kernel's own records."""
         return self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 3
 
     def close(self) -> None:
         self.sock.close()
 
     def _wait_for(self, size: int, deadline: float | None, watch: Watch | None) -> None:
-        """Read until ``size`` bytes have come. That some have is no reason not to look; that all have is one."""
+        """Read until ``size`` bytes have come. Look whenever only some have come: a slow peer must be watched, too."""
         flags = 0 if deadline is None else socket.MSG_DONTWAIT
         while len(self._read) < size:
             if deadline is not None:
@@ -393,7 +393,7 @@ class Connection:
 
 
 def _wait(poll: select.poll, deadline: float, watch: Watch | None) -> None:
-    """Wait for the socket, and no longer than until the next look is due."""
+    """Wait for the socket, but only until the next look is due. Raises ``PeerSlow`` after the deadline."""
     now = time.monotonic()
     if now >= deadline:
         raise PeerSlow("the peer neither sends nor reads")
