@@ -4,10 +4,10 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-# Recipes take the course's place from their environment: there, a blank or a quote in its name means nothing to the shell.
+# Recipes read the course's path from their environment: there the shell does not interpret a blank or a quote in it.
 export COURSE_ROOT := $(CURDIR)
 
-# Which of these sets of packages the active environment has; the first word of a set is its name.
+# Package sets to look for in the active environment; the first word of a set is its name.
 SETS = "run torch nbgrader nbval jupytext rich jupyterlab latex2mathml" \
        "site nbgrader jupytext sphinx myst_parser furo sphinx_revealjs math_core ziamath" \
        "test torch nbgrader nbval pytest xdist pytest_timeout filelock hypothesis playwright transformers latex2mathml ruff mypy sphinx sphinx_revealjs math_core ziamath"
@@ -28,11 +28,11 @@ RUN := PYTHONPATH="$$COURSE_ROOT" $(PY) -m autograder
 JUPYTER := PYTHONPATH="$$COURSE_ROOT" $(PY) -m jupyter
 SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
 ISOLATION ?= bubblewrap
-# pytest compiles its plugins anew, and would leave in .venv where the course lies: every sandbox could read it there.
-# A process per core, so one thread each: torch's second one would only wait, and waits busily.
+# pytest recompiles its plugins, and would write the course's path into .venv, where every sandbox could read it.
+# One process per core, so one thread each: a second torch thread would only wait, and use CPU while it waits.
 PYTEST_RUN := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$$COURSE_ROOT" $(TEST_PY) -m pytest
 JOBS ?= logical
-# In the order of tests/conftest.py, which begins with what takes longest.
+# Keep the order of tests/conftest.py, which begins with the longest tests.
 SPREAD = --no-loadscope-reorder --numprocesses $(JOBS) --maxprocesses 4 --dist loadgroup
 WITH_NOTEBOOKS = --nbval --nbval-sanitize-with tests/nbval.cfg
 GRADING := --isolation $(ISOLATION) $(if $(WORKERS),--workers $(WORKERS))
@@ -48,7 +48,7 @@ demo: $(READY)  ## build, grade a simulated class, write feedback, compare with 
 
 test: $(READY_TO_TEST) browser  ## what people rely on, in seven to fifteen minutes (PYTEST="-k wire": some)
 	@find .venv/lib -name "*-pytest-*.pyc" -delete 2>/dev/null || true
-	@$(TEST_PY) -m compileall -q autograder  # once: the processes that the tests start write nothing
+	@$(TEST_PY) -m compileall -q autograder  # compile once: the processes that the tests start write no compiled files
 	@$(PYTEST_RUN) $(SPREAD) $(WITH_NOTEBOOKS) --part usual tests solutions $(PYTEST)
 
 test-rest: $(READY_TO_TEST) browser  ## the tests that `make test` leaves out, marked nightly
@@ -162,7 +162,7 @@ setup: $(READY)  ## only make the environment
 browser: $(READY_TO_TEST)
 	@PYTHONPATH="$$COURSE_ROOT" $(TEST_PY) tests/browser/find_browser.py --install
 
-# Compiled files name the place of their source. Student code can read them, so that place is not the true one here.
+# Compiled files contain the path of their source. Student code can read them, so we compile with a false path.
 INSTALL = .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile
 COMPILE = .venv/bin/python -m compileall -qq -j 0 -s "$$COURSE_ROOT" -p /course .venv/lib || true
 
@@ -170,11 +170,11 @@ FIND_PYTHON = for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3
 	  if [ -n "$$python" ] && command -v "$$python" >/dev/null && "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
 	    break; fi; python=; done; \
 	[ -n "$$python" ] || { echo "error: Python 3.11 to 3.14 was not found; install it, or say where it is: make PYTHON=/path/to/python3.11" >&2; exit 2; }
-# A lock of the kernel's: it goes with its process, however that ends.
+# A lock held by the kernel: it is released when its process ends, however that happens.
 HOLDING_LOCK = import fcntl, subprocess, sys; lock = open(".setup.lock", "w"); fcntl.flock(lock, fcntl.LOCK_EX); sys.exit(subprocess.call(sys.argv[1:]))
 
 ifndef SETTING_UP
-# Two makes at once in a fresh clone: the second waits here, and then finds that nothing is left to do.
+# If two makes run at once in a fresh clone, the second waits here, and then finds that nothing is left to do.
 .venv/.ready .venv/.ready-for-site .venv/.ready-to-test: pyproject.toml
 	@$(FIND_PYTHON); "$$python" -c '$(HOLDING_LOCK)' $(MAKE) SETTING_UP=yes $@
 else

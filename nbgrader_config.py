@@ -1,14 +1,14 @@
-"""nbgrader at the course root: directories and plug-ins, nothing else. What they do stands in autograder/."""
+"""nbgrader's configuration for the course: only directories and plug-ins. Their code is in autograder/."""
 
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # an environment that has the packages but not the course's
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # for an environment without the course's own package
 
 from autograder.grading.plugins import nbgrader_patches
 
-nbgrader_patches.apply()  # grading runs of ours inside nbgrader's own commands, and a gradebook fit for a large class
+nbgrader_patches.apply()  # our grading inside nbgrader's own commands, and a gradebook fit for a large class
 
 c = get_config()
 GRADING = Path(find_spec("autograder.grading").origin).parent
@@ -19,7 +19,7 @@ c.CourseDirectory.release_directory = "notebooks"
 c.CourseDirectory.solution_directory = "solutions"
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", ".DS_Store", "feedback"]
 
-# Building: our stubs (answers by hand keep their dict), mark schemes in locked question cells, no machine's metadata.
+# Building: our stubs (answers by hand keep their dict), mark schemes in locked question cells, portable metadata.
 c.GenerateAssignment.preprocessors = [
     "nbgrader.preprocessors.LockCells",
     "autograder.build.preprocessors.ClearAnswers",
@@ -45,10 +45,10 @@ c.GenerateSolution.preprocessors = [
 c.OpenedAlone.course = str(Path(__file__).resolve().parent)
 c.ClearMarkScheme.enforce_metadata = False
 c.Execute.record_timing = False
-c.Execute.timeout = 900  # seconds of one cell: a backstop; a busy machine may take its time
+c.Execute.timeout = 900  # seconds per cell: only a backstop, since a busy machine may be slow
 c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
 
-# Grading: intake and sandboxed run ahead of nbgrader's own loop, verdicts from the trusted side.
+# Grading: intake and sandboxed run before nbgrader's own loop, verdicts from the trusted side.
 c.Autograde.exporter_class = "autograder.grading.plugins.exporter.SubmissionExporter"
 c.Autograde.sanitize_preprocessors = []
 c.Autograde.autograde_preprocessors = [
@@ -57,7 +57,7 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
 c.AssignLatePenalties.plugin_class = "autograder.late.LateDays"
-c.LateDays.table = str(Path(__file__).resolve().parent / "late.csv")  # without it nobody loses points
+c.LateDays.table = str(Path(__file__).resolve().parent / "late.csv")  # without this file nobody loses points
 c.HTMLExporter.sanitize_html = True  # formgrader and feedback show no student's HTML or script
 c.HTMLExporter.filters = {
     "markdown2html": "autograder.grading.plugins.markdown.markdown2html",  # formulas without a network
@@ -71,5 +71,5 @@ c.GenerateFeedback.preprocessors = [
     "autograder.grading.plugins.feedback.SummariseFeedback",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
-c.FormgradeExtension.debug = False  # its page would show the whole configuration, with a database's password
+c.FormgradeExtension.debug = False  # its page would show the whole configuration, including a database's password
 c.ExportApp.plugin_class = "autograder.grading.plugins.export.GradesWithReasons"

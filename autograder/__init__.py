@@ -5,16 +5,16 @@ import sys
 import sysconfig
 from typing import Any
 
-# On import jsonschema compiles a grammar of IRIs, most of a second of CPU in every process that reads a notebook. It
-# leaves that format unchecked where this module is missing, and no notebook has one.
-sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None is how an import is refused
+# On import jsonschema compiles a grammar of IRIs, which costs every process that reads a notebook most of a second.
+# Without this module it leaves that format unchecked, and no notebook uses it.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None makes the import fail
 
-# nbgrader calls alembic by its name when it opens a gradebook, and nobody has activated the environment.
+# nbgrader runs `alembic` from PATH when it creates a gradebook, and the environment may not be activated.
 os.environ["PATH"] = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", os.defpath)
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext autograder`` in a notebook: ``%grade 3.3``."""
+    """Provide ``%grade 3.3`` in a notebook that runs ``%load_ext autograder``."""
     from autograder.magic import register
 
     register(shell)

@@ -12,7 +12,7 @@ from autograder.imports import giving_way, importing
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; errors a person can put right are one line and exit code 2."""
+    """Run one command and return its exit code: 2, after one line of text, for an error that a person can fix."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _database_error() -> type[Exception]:
-    from sqlalchemy.exc import DatabaseError  # only now: most commands need no database
+    from sqlalchemy.exc import DatabaseError  # imported late: most commands need no database
 
     return DatabaseError
 
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _of_week(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
-    """The command of this name, which is given the root, the assignment and these options."""
+    """Return the command ``name``, called with the root, the assignment and the options in ``more``."""
 
     def run(options: argparse.Namespace) -> int:
         from autograder import commands

@@ -1,7 +1,7 @@
-"""A simulated class in a course root of its own: answers from the banks, each with the score it is due.
+"""A simulated class in its own course root: answers from the banks, each with its expected score.
 
-The expected scores are the hand-written ones of the banks; a blank, an exception or a syntax error is due 0. Nothing
-here looks at what the checks say.
+The banks state the expected scores by hand; a blank, an exception or a syntax error earns 0. Nothing
+here depends on what the checks say.
 """
 
 import random
@@ -47,13 +47,13 @@ NAMES = (
     "zeno",
 )
 
-# A mistake that undoes an earlier one makes a right answer: in a class whose scores are known nobody has both.
+# Each key cancels the earlier mistake that is its value, which would make the answer right: no student gets both.
 UNDOES = {"bias_sign": "slopes_negative", "layer_bias_enlarged": "slopes_from_zero"}
 
 
 @dataclass
 class Student:
-    """One simulated student: expected points by graded cell; ``None`` where a person grades; and the story: how each answer was made."""
+    """One simulated student: points by graded cell (``None`` where a person grades), and how each answer was made."""
 
     name: str
     expected: dict[str, float | None] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Student:
 
 
 def make_course_root(course: Path, target: Path, assignments: list[str]) -> None:
-    """A course root with the built sources and nbgrader's configuration, and nothing of the real class."""
+    """Make a course root with the built sources and nbgrader's configuration, without any data of the real class."""
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)
@@ -97,7 +97,7 @@ def simulate(course: Path, target: Path, assignment: str, count: int, seed: int 
 
 
 def _register(target: Path, students: list[Student]) -> None:
-    """Names for the gradebook: formgrader shows a student without them as "None, None"."""
+    """Enter the students' names in the gradebook: without them formgrader shows "None, None"."""
     with Gradebook(f"sqlite:///{target / 'gradebook.db'}", "positional_encodings") as gradebook:
         for student in students:
             gradebook.update_or_create_student(student.name, first_name=student.name.capitalize(), last_name="Example")
@@ -110,7 +110,7 @@ def _name(number: int) -> str:
 def _answer(
     notebook: nbformat.NotebookNode, student: Student, assignment: str, number: int, chance: random.Random
 ) -> None:
-    """The first five have a role, so that every kind is in a small class; the others answer by chance."""
+    """Fill in the answers. The first five students have fixed roles, so a small class has every kind; the rest vary."""
     cells = {cell.metadata.nbgrader.grade_id: cell for cell in notebook.cells if "nbgrader" in cell.metadata}
     role = {0: "all right", 1: "blank", 2: "truncated file", 3: "breaks", 4: "all wrong"}.get(number, "mixed")
     student.ungradable = role == "truncated file"
@@ -132,7 +132,7 @@ def _answer(
 def _fill(
     cell: nbformat.NotebookNode, entry: Exercise, assignment: str, kind: str, chance: random.Random, earlier: set[str]
 ) -> tuple[float | None, str]:
-    """Write one answer beside those of the names ``earlier``; returns the points it is due and the name of the bank's entry, if it is one."""
+    """Write one answer; return its expected points and bank entry. ``earlier``: the student's entries so far."""
     if entry.kind == "text":
         if kind == "blank":
             return 0.0, ""
@@ -146,11 +146,11 @@ def _fill(
     if kind == "syntax error":
         cell.source = f"def {entry.grade_id}(:\n    return"
         return 0.0, ""
-    # It imports torch, which grading a real class does not need here.
+    # Imported late: the bank imports torch, which this process does not need to grade a real class.
     from autograder.misconceptions.bank import bank, carried
 
     said = {e.says for one in MANIFEST[assignment] for e in bank(assignment, one.grade_id) if e.name in earlier}
-    paid = said & carried(assignment)  # whoever makes such a mistake again gets more than the bank says
+    paid = said & carried(assignment)  # a repeated mistake of this kind earns more than the bank says
     entries = [e for e in bank(assignment, entry.grade_id) if _is(e, kind) and e.says not in paid]
     entries = [e for e in entries if UNDOES.get(e.name) not in earlier]
     chosen = chance.choice(entries)
@@ -159,12 +159,12 @@ def _fill(
 
 
 def _is(entry: "Solution", kind: str) -> bool:
-    """A right answer that forgets the device loses the points for that."""
+    """Whether an entry is of this kind. A right answer that forgets the device does not get full marks."""
     return entry.score is None if kind == "full marks" else entry.is_right == (kind == "right")
 
 
 def agrees(student: Student, score: Score | None) -> bool:
-    """Whether the gradebook holds exactly the expected points, cell by cell, and no grade for the ungradable."""
+    """Whether the gradebook has exactly the expected points, cell by cell, and no grade if ungradable."""
     if score is None or (score.score is None) != student.ungradable:
         return False
     if student.ungradable:

@@ -1,4 +1,4 @@
-"""What a command does; how it looks on the screen stands in `terminal`."""
+"""The functions behind the commands; `terminal` formats what they print."""
 
 import argparse
 import gc
@@ -54,7 +54,7 @@ def autograde(root: Path, assignments: list[str], options: argparse.Namespace, g
 
 
 def _nearly(root: Path, assignment: str, student: str = "*") -> str:
-    """What lies there under a name that may have been meant."""
+    """Name the folders that were probably meant for this assignment; empty if there are none."""
     misnamed = find_submissions(_course(root, assignment), assignment, student).misnamed
     return f"; found: {', '.join(f'submitted/{name}' for name in misnamed)}" if misnamed else ""
 
@@ -88,18 +88,18 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run over one class says besides its grades."""
+    """Messages and timings of one class's run."""
 
-    failures: list[str]  # what went wrong, a line each
-    refused: dict[str, str]  # folders that no student can be called, with the reason
-    misnamed: dict[str, str]  # what lies there under a name that is nearly the assignment's, with what to do
-    seconds: dict[str, dict[str, float]]  # by student, how long each cell took
+    failures: list[str]  # one line per problem
+    refused: dict[str, str]  # folders whose name cannot be a student's, with the reason
+    misnamed: dict[str, str]  # folders whose name is nearly the assignment's, with what to do
+    seconds: dict[str, dict[str, float]]  # by student: how long each cell took
 
 
 def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grader: Grader, student: str = "*") -> Run:
-    """nbgrader's own converter, with our plug-ins and a progress bar."""
-    gc.freeze()  # what has been imported stays: the collector need not go through it again and again
-    # Ctrl-C while the gradebook is read: what is said of its cursor then, traceback and all, is for nobody.
+    """Run nbgrader's own converter with our plug-ins and a progress bar."""
+    gc.freeze()  # imported objects stay alive: the garbage collector need not scan them every time
+    # On Ctrl-C while the gradebook is read, SQLAlchemy logs a traceback about its cursor; nobody needs it.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     config = course_config(root)
     course = _course(root, assignment, config)
@@ -126,7 +126,7 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grad
 
 
 def write_feedback(root: Path, assignment: str) -> int:
-    """nbgrader's feedback pages for everybody graded."""
+    """Write nbgrader's feedback page for every graded student."""
     if not list(root.glob(f"autograded/*/{assignment}/*.ipynb")):
         raise _nothing_graded(assignment)
     pages, written, as_before = _feedback_pages(root, assignment)
@@ -137,7 +137,7 @@ def write_feedback(root: Path, assignment: str) -> int:
 
 
 def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
-    """All pages of the week; how many were written now, and how many were up to date."""
+    """Return all pages of the week, how many were written now, and how many were up to date."""
     config = course_config(root)
     converter = CourseFeedback(coursedir=_course(root, assignment, config), config=config)
     log = _quiet(converter)
@@ -165,7 +165,7 @@ def report(root: Path, assignment: str) -> int:
 
 
 def regrade_requests(root: Path, assignment: str) -> int:
-    """Write the page of what students ask to have looked at again."""
+    """Write the page of students' regrade requests."""
     from autograder.second_looks import second_looks, write_page
 
     course = _course(root, assignment)
@@ -198,7 +198,7 @@ def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
 
 
 def similarity(root: Path, assignment: str, earlier: str) -> int:
-    """Write the page of submissions that share more than the exercises force."""
+    """Write the page of submissions that share more than the exercises require."""
     from autograder.similarity.run import compare_class  # simulates classes from the banks, which import torch
 
     submissions = find_submissions(_course(root, assignment), assignment)
@@ -232,7 +232,7 @@ def _was_isolated(root: Path, assignment: str) -> bool:
 
 
 def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
-    """Grade one notebook, outside any gradebook; prints every verdict, or all of it as JSON."""
+    """Grade one notebook outside any gradebook; print every verdict, or the whole result as JSON."""
     if not name:
         raise CourseError("say which notebook, for example FILE=notebooks/week3_rope/week3_rope.ipynb")
     path = Path(name) if Path(name).is_absolute() else root / name
@@ -280,7 +280,7 @@ def demo(root: Path, options: argparse.Namespace) -> int:
 
 
 def _demonstrate(root: Path, target: Path, assignment: str, options: argparse.Namespace, grader: Grader) -> int:
-    """One week of the demo. Returns how many scores differ from what is due."""
+    """Run one week of the demo; return how many submissions failed or differ from their expected scores."""
     from autograder.report import write_report  # draws, so it imports matplotlib
 
     students = simulate(root, target, assignment, options.students)
@@ -304,12 +304,12 @@ def _course(root: Path, assignment: str, config: Config | None = None) -> Course
 
 
 def _quiet(converter: BaseConverter) -> CapturedLog:
-    """Keep nbgrader's log from the screen, for us to say shortly."""
+    """Capture nbgrader's log instead of printing it; our own messages are shorter."""
     converter.log = log = CapturedLog()
-    logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's gradebook, with tracebacks
+    logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's gradebook logs tracebacks there
     return log
 
 
 def _last_line(log: CapturedLog, error: Exception) -> str:
-    """What went wrong: nbgrader's own error only says that something did, and where to look."""
+    """The actual error: nbgrader's own message only says that something failed, and where to look."""
     return (log.traceback or str(error)).rpartition("\n")[2]

@@ -1,4 +1,4 @@
-"""Where things are in a course root, and what an assignment's notebook is made of."""
+"""The files of a course root, and the cells of an assignment's notebook."""
 
 import json
 import re
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST, Exercise
 
-if TYPE_CHECKING:  # they take longer than all else here, and the grading process needs neither
+if TYPE_CHECKING:  # slower to import than all else here, and the grading process needs neither
     from nbformat import NotebookNode
     from traitlets.config import Config
 
-MAX_FILES = 3 * 2**20  # of an assignment of one's own, as JSON: what the sandbox takes in one message
+MAX_FILES = 3 * 2**20  # bytes of an instructor's own files as JSON: the sandbox gets them all in one message
 
 
 class Role(StrEnum):
-    """What grading does with a cell."""
+    """How grading treats a cell."""
 
     SETUP = "setup"  # run on both sides
     LOCKED = "locked"  # given by the course, run in the sandbox
@@ -28,9 +28,9 @@ class Role(StrEnum):
     EXPERIMENT = "experiment"  # not run
     PREDICTION = "prediction"
     TEXT = "text"
-    OPEN = "open"  # of an assignment of one's own: code that students may change, run as it stands
-    STOCK_TEST = "stock test"  # likewise: a test that runs in the student's process, as nbgrader's do
-    TASK = "task"  # likewise: instructions that carry the points of what is handed in elsewhere, graded by a person
+    OPEN = "open"  # in an instructor's own assignment: code that students may change, run as it is
+    STOCK_TEST = "stock test"  # likewise: a test that runs in the student's process, as in nbgrader
+    TASK = "task"  # likewise: instructions whose points are for work handed in elsewhere, graded by a person
     STUDENT = "student"  # a cell that the student has added
 
 
@@ -53,7 +53,7 @@ class Cell:
 
 
 def assignment_of(week: str | None, root: Path) -> str:
-    """The assignment of WEEK, which may be ``3``, ``week3`` or ``week3_rope``, or the name of one of one's own."""
+    """Find the assignment of WEEK: ``3``, ``week3``, ``week3_rope``, or the name of an instructor's own assignment."""
     own = own_assignments(root)
     if week in own:
         return str(week)
@@ -76,7 +76,7 @@ def assignment_of(week: str | None, root: Path) -> str:
 
 
 def assignments_of(weeks: str | None, root: Path) -> list[str]:
-    """The assignments of WEEK where it may be several, ``1,2,3``, or ``all``: those of which somebody has handed in one."""
+    """Find the assignments of WEEK: one, several (``1,2,3``), or ``all`` that somebody has handed in."""
     own = own_assignments(root)
     if weeks == "all" and weeks not in own:
         found = [name for name in [*_built_weeks(root), *own] if any(root.glob(f"submitted/*/{name}"))]
@@ -88,7 +88,7 @@ def assignments_of(weeks: str | None, root: Path) -> list[str]:
 
 
 def students_named(students: str) -> list[str]:
-    """Those of STUDENTS, ``ada,boole``; empty for the whole class."""
+    """Split STUDENTS, for example ``ada,boole``; an empty list means the whole class."""
     return [name.strip() for name in students.split(",") if name.strip()]
 
 
@@ -97,12 +97,12 @@ def _built_weeks(root: Path) -> list[str]:
 
 
 def week_number(assignment: str) -> str:
-    """``3`` of ``week3_rope``."""
+    """Return ``3`` for ``week3_rope``."""
     return assignment.split("_")[0].removeprefix("week")
 
 
 def is_week(assignment: str) -> bool:
-    """Whether it is a week of the course; what lies beside them in source/ is an assignment of one's own."""
+    """Whether this is a week of the course; any other assignment in source/ is the instructor's own."""
     return assignment in MANIFEST
 
 
@@ -113,7 +113,7 @@ def own_assignments(root: Path) -> list[str]:
 
 
 def exercises(root: Path, assignment: str) -> tuple[Exercise, ...]:
-    """Every answer that carries points: of a week by the manifest, of an assignment of one's own by its notebook."""
+    """Every answer that carries points, from a week's manifest or an instructor's own notebook."""
     if is_week(assignment):
         return MANIFEST[assignment]
     cells = instructor_cells(root, assignment)
@@ -129,7 +129,7 @@ def _whole(points: float) -> float:
 
 
 def stock_role_of(cell: "NotebookNode") -> Role:
-    """What grading does with a cell of an assignment of one's own: what nbgrader would."""
+    """How grading treats a cell of an instructor's own assignment: as nbgrader would."""
     marks, is_code = cell.metadata.get("nbgrader", {}), cell.cell_type == "code"
     if marks.get("solution"):
         return Role.ANSWER
@@ -143,7 +143,7 @@ def stock_role_of(cell: "NotebookNode") -> Role:
 
 
 def role_of(cell: "NotebookNode") -> Role:
-    """What grading does with one of the instructor's cells."""
+    """How grading treats one of the instructor's cells."""
     grading, tags = cell.metadata.get("nbgrader", {}), cell.metadata.get("tags", [])
     if grading.get("solution"):
         return Role.ANSWER
@@ -172,7 +172,7 @@ def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
         source = clear_solution(cell) if of_week and role is Role.ANSWER else cell.source
         cells.append(
             Cell(
-                cell.get("id") or f"cell-{number}",  # a notebook of before nbformat 4.5 has none
+                cell.get("id") or f"cell-{number}",  # cells had no id before nbformat 4.5
                 grading.get("grade_id"),
                 role,
                 cell.cell_type,
@@ -185,7 +185,7 @@ def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
 
 
 def instructor_cells(root: Path, assignment: str) -> tuple[Cell, ...]:
-    """The assignment's cells as the instructor wrote them, answers replaced by the stubs students start from."""
+    """The assignment's cells as the instructor wrote them, with answers replaced by the stubs students start from."""
     path = source_notebook(root, assignment)
     if not path.is_file() and is_week(assignment):
         raise CourseError(f"{path.relative_to(root)} is missing: run `make build WEEK={assignment}`")
@@ -201,10 +201,10 @@ def source_notebook(root: Path, assignment: str) -> Path:
 
 
 def released_files(root: Path, assignment: str) -> dict[str, str]:
-    """Files students receive beside the notebook, by name; grading uses the course's copies.
+    """Files that students receive with the notebook, by name; grading uses the course's copies.
 
-    Of a week that is code alone; of an assignment of one's own all there is, with bytes that are no text as lone
-    surrogates, which the sandbox writes as the same bytes again.
+    For a week these are only code. For an instructor's own assignment they are all files: bytes that are not text
+    become lone surrogates, which the sandbox turns back into the same bytes.
     """
     folder = root / "source" / assignment
     if is_week(assignment):

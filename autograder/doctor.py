@@ -14,14 +14,14 @@ from rich.console import Console
 
 from autograder.errors import missing_package
 
-if TYPE_CHECKING:  # imports nbgrader, which a doctor must do without
+if TYPE_CHECKING:  # imports nbgrader, and doctor must run without it
     from nbgrader.coursedir import CourseDirectory
 
 Finding = tuple[bool, str, str]  # works, what was found, remedy
 
 
 def report(root: Path) -> int:
-    """Print a line per component; returns 1 if something needed is missing."""
+    """Print one line per component; return 1 if something needed is missing."""
     console = Console(soft_wrap=True, highlight=False)
     bad = 0
     for name, needed, look in _components(root):
@@ -90,7 +90,7 @@ def _built(root: Path) -> Finding:
 
 
 def _must_be_private(root: Path) -> bool:
-    """On a laptop with one person's account, or where modes mean nothing, an open course root is only mentioned."""
+    """Whether an open course root is a failure: modes work here, and there are class data or other users."""
     if os.name != "posix":
         return False
     from autograder.permissions import has_class_data, keeps_modes, other_people
@@ -126,7 +126,7 @@ def _gradebook(root: Path) -> Finding:
 
 
 def _course(root: Path) -> "CourseDirectory":
-    """As nbgrader_config.py in the course root says, where there is one."""
+    """The course's directories, configured by nbgrader_config.py if the course root has one."""
     from nbgrader.coursedir import CourseDirectory
     from traitlets.config import Config
 

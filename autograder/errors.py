@@ -3,19 +3,19 @@
     AutograderError                 the text says what to do; `main` prints it in one line, exit code 2
     ├── CourseError                 something in the course or the command that a person can put right
     │   ├── TextError               a week's text notebook breaks a rule of docs/authoring.md
-    │   └── RegionError             a marked region is not closed, nested, or where it must not be
+    │   └── RegionError             a marked region is unclosed, nested, or where it must not be
     └── GradingError                one run, or one submission, could not be graded: never a score
         ├── GradingFailed           the run cannot go on, or this submission has to be graded again
-        │   └── GraderDied          the grading process has ended before its time: another one may manage
+        │   └── GraderDied          the grading process ended early: a new one may succeed
         ├── SandboxError            the sandbox did not work, which is never the student's fault
         └── UngradableError         this file cannot be graded; the text is the reason, for instructor and student
 
     StudentError                    the student's code raised this, as plain text from another process
-    LimitExceeded                   a submission uses more than it may; becomes a StudentError
+    LimitExceeded                   a submission went over a limit; becomes a StudentError
     BrokenCheck                     the course's own check does not work; nobody loses points for that
 
-What the sandbox and this side say to each other has errors of its own, in `grading/sandbox/worker/wire.py`: that folder
-is mounted alone and imports nothing from here.
+The messages between sandbox and grader have their own errors, in `grading/sandbox/worker/wire.py`: that folder is
+mounted alone and imports nothing from here.
 """
 
 import builtins
@@ -24,11 +24,11 @@ import unicodedata
 
 
 class AutograderError(Exception):
-    """The common base of what a person is told in one line."""
+    """The base of all errors that a person is told in one line."""
 
 
 class CourseError(AutograderError):
-    """Something a person can put right; the text says how."""
+    """Something a person can fix; the text says how."""
 
 
 class TextError(CourseError, ValueError):
@@ -36,11 +36,11 @@ class TextError(CourseError, ValueError):
 
 
 class RegionError(CourseError, ValueError):
-    """A region that is not closed, nested, or where it must not be."""
+    """A region is unclosed, nested, or where it must not be."""
 
 
 class GradingError(AutograderError):
-    """Grading could not be done; nobody gets a score for that."""
+    """Grading was not possible; nobody gets a score."""
 
 
 class GradingFailed(GradingError):
@@ -48,7 +48,7 @@ class GradingFailed(GradingError):
 
 
 class GraderDied(GradingFailed):
-    """The grading process has ended before its time; another one may manage what it was at."""
+    """The grading process ended early; a new one may finish its work."""
 
 
 class SandboxError(GradingError):
@@ -68,7 +68,7 @@ LONG_NUMBER = re.compile(r"\d*\.\d+(e[-+]?\d+)?|\d{5,}", re.IGNORECASE)
 class StudentError(Exception):
     """An exception raised by the student's code, as plain text: class names along its MRO, message, last line.
 
-    ``means_unanswered`` says that the stub's own ``raise`` has raised it: libraries raise NotImplementedError, too.
+    ``means_unanswered`` says that the stub's own ``raise`` raised it: libraries raise NotImplementedError, too.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class StudentError(Exception):
 
     @classmethod
     def from_exception(cls, error: BaseException) -> "StudentError":
-        """The same for an exception raised in this process (banks)."""
+        """Convert an exception that was raised in this process, as by an answer of a bank."""
         is_stub = type(error) is NotImplementedError and not str(error)
         return cls(tuple(c.__name__ for c in type(error).__mro__), str(error), means_unanswered=is_stub)
 
@@ -91,7 +91,7 @@ class StudentError(Exception):
 
     @property
     def was_stopped(self) -> bool:
-        """Whether the sandbox has ended the call or not begun it; what the code raises itself has more classes than one."""
+        """Whether the sandbox ended the call or never began it; what the code itself raises has more than one class."""
         return len(self.type_names) == 1
 
     @property
@@ -106,8 +106,8 @@ class StudentError(Exception):
 
 
 def visible(text: str) -> str:
-    """The text without what a terminal or a page would obey: control characters, those that turn the line around, and more
-    than two marks on one letter, which would stand over other lines."""
+    """The text with a space for each unprintable character, such as one that controls the terminal or reverses the
+    line, and with at most two marks on a letter: more would cover other lines."""
     marks, kept = 0, []
     for character in text:
         marks = marks + 1 if unicodedata.category(character).startswith("M") else 0
@@ -116,7 +116,7 @@ def visible(text: str) -> str:
 
 
 class LimitExceeded(Exception):
-    """A submission uses more than it may; ``kind`` is the class of error that its code is told."""
+    """A submission went over a limit; ``kind`` is the class of error that its code gets."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -128,7 +128,7 @@ class BrokenCheck(Exception):
 
 
 def missing_package(error: ImportError) -> str:
-    """What to do about an import that failed, in one line."""
+    """One line that says how to fix a failed import."""
     return (
         f"a package that the course needs is missing here ({error}): run `make setup` in the course's folder, or "
         "`pip install -e .` in the environment that you use"
@@ -136,7 +136,7 @@ def missing_package(error: ImportError) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The part of a library's error that says something: SQLAlchemy adds the statement, and a link to its own pages."""
+    """The informative line of a library's error: SQLAlchemy adds the statement, and a link to its documentation."""
     for line in str(error).splitlines():
         if line.strip() and not line.startswith(("(Background on", "[SQL:", "[parameters:")):
             return line.strip()
@@ -144,7 +144,7 @@ def first_line(error: BaseException) -> str:
 
 
 def cannot_store(error: BaseException) -> str:
-    """What to do when files or the database fail in the middle of a run."""
+    """One line that says what to do when files or the database fail in the middle of a run."""
     said = first_line(error)
     if "psycopg" in said.partition(")")[0]:
         return f"the gradebook's database failed ({said}): see that it runs and can be reached"

@@ -1,7 +1,7 @@
-"""`make gradescope`: a week's autograder as the zip that Gradescope takes; and, inside their container, its run.
+"""`make gradescope`: a week's autograder as a zip for Gradescope, and the code that runs in Gradescope's container.
 
-By https://gradescope-autograders.readthedocs.io/en/latest/specs/: setup.sh and run_autograder at the top of the archive,
-which is unpacked to /autograder/source; the submission lies in /autograder/submission; results go to
+Source: https://gradescope-autograders.readthedocs.io/en/latest/specs/. The archive has setup.sh and run_autograder at
+its top and is unpacked to /autograder/source; the submission is in /autograder/submission; results go to
 /autograder/results/results.json.
 """
 
@@ -18,7 +18,7 @@ import jinja2
 from autograder.errors import AutograderError, UngradableError
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can store
 WITHOUT_NAMESPACES = (
     "Where their container allows no user namespaces, a submission runs beside the grader, without the sandbox: code that "
     "sets out to can read the hidden tests, use the network and write results of its own. Nothing of a class is there."
@@ -49,7 +49,7 @@ def package(root: Path, assignment: str, index: str = "") -> Path:
 
 
 def _course_files(root: Path, assignment: str) -> list[Path]:
-    """What grading one assignment needs of the course."""
+    """The course's files that grading one assignment needs."""
     folders = [root / "autograder", root / "source" / assignment]
     found = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     hidden = {"__pycache__", ".ipynb_checkpoints"}
@@ -57,7 +57,7 @@ def _course_files(root: Path, assignment: str) -> list[Path]:
 
 
 def main() -> int:
-    """Inside the container: grade what was handed in. Where grading fails there are no results, so nobody gets a score."""
+    """Grade the submission inside the container. If grading fails, no results are written, so nobody gets a score."""
     from autograder.one_notebook import grade_notebook
 
     assignment, submission, results = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
@@ -67,7 +67,7 @@ def main() -> int:
         made = results_of(checked.to_json())
         if not checked.isolated:
             print(WITHOUT_NAMESPACES)
-    except UngradableError as reason:  # the student can put it right, and hand in again
+    except UngradableError as reason:  # the student can fix it and hand in again
         made = {"score": 0, "output": f"Not graded: {reason}"}
     except AutograderError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def results_of(checked: dict[str, Any]) -> dict[str, Any]:
-    """results.json of a graded notebook: a test for each exercise, with what to look at first."""
+    """The content of results.json for a graded notebook: one test per exercise, with the first item of its feedback."""
     tests = [
         {
             "name": f"{exercise['number']} {exercise['name']}",

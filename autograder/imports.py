@@ -1,4 +1,4 @@
-"""Many imports at once, at their fastest."""
+"""Faster imports of many modules at once."""
 
 import contextlib
 import gc
@@ -9,13 +9,13 @@ import threading
 from collections.abc import Iterator
 from types import ModuleType
 
-GIVES_WAY = 5  # nice; a third of the CPU time of one with 0
+GIVES_WAY = 5  # nice value: a third of the CPU time of a thread at 0
 
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """For a block of imports. There is nothing to collect in what they make, and looking for it costs up to half of their
-    time; it is not looked at later either, so that processes forked from this one share it."""
+    """Turn the garbage collector off for a block of imports: it takes up to half of their time and finds nothing.
+    Later it skips the imported objects too, so that processes forked from this one share their memory."""
     gc.disable()
     try:
         yield
@@ -25,20 +25,20 @@ def importing() -> Iterator[None]:
 
 
 def giving_way(name: str) -> ModuleType:
-    """Import a module while others are being waited for: what has been started, and takes longer, goes first.
+    """Import a module at low priority, so that processes that were already started, and take longer, go first.
 
-    Only Linux knows priorities of threads, and only the importing one gets a lower one: nobody may take it back."""
+    Only Linux has thread priorities. The import gets its own thread, since nobody may raise a priority again."""
     if not sys.platform.startswith("linux"):
         return importlib.import_module(name)
     failures: list[BaseException] = []
 
     def load() -> None:
-        with contextlib.suppress(OSError):  # where it is not allowed, all are equal
+        with contextlib.suppress(OSError):  # if this is not allowed, all threads stay equal
             nice = os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
         try:
             importlib.import_module(name)
-        except BaseException as error:  # for whoever asked for it
+        except BaseException as error:  # raised again in the caller's thread
             failures.append(error)
 
     thread = threading.Thread(target=load, daemon=True)  # not waited for after an interrupt

@@ -1,8 +1,8 @@
-"""How the exercises of a week worked over a class: difficulty, discrimination, time-outs, causes, by exercise and criterion.
+"""Item analysis of a graded week: difficulty, discrimination, time-outs and causes, by exercise and criterion.
 
-*Difficulty* is the mean share of the points (1: everybody has all of them). *Discrimination* is the corrected item-total
-correlation: Pearson's, of the item with the points of everything else. Only exercises in which everybody has points are part
-of "everything else", so that answers nobody has read yet count neither as zero nor at all.
+*Difficulty* is the mean share of the points (1: everybody has all of them). *Discrimination* is the corrected
+item-total correlation: Pearson's, of the item with the points of everything else. "Everything else" leaves out
+exercises that are not graded for everybody yet, instead of counting their unread answers as zero.
 """
 
 import csv
@@ -20,7 +20,7 @@ from autograder.manifest import Exercise
 FEW = 10  # students; with fewer the numbers mean little
 HEADER = ["number", "exercise", "kind", "name", "points", "students", "not_read_yet", "difficulty", "discrimination"]
 HEADER += ["time_outs", "share", "before"]
-NO_ANSWER = "an answer"  # the only criterion of an answer that is not there, or that stopped the whole test
+NO_ANSWER = "an answer"  # the only criterion of an answer that is missing or stopped the whole test
 TIME_OUT = re.compile(r"\bTimeoutError\b|takes too long")
 
 Verdicts = dict[str, dict[str, dict[str, Any]]]  # by student and cell
@@ -28,9 +28,9 @@ Verdicts = dict[str, dict[str, dict[str, Any]]]  # by student and cell
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the analysis: an exercise, a criterion of it, or a cause named in it.
+    """One line of the analysis: an exercise, one of its criteria, or a cause named in it.
 
-    ``value`` is the difficulty, of a cause the share of the students; ``before`` what it was when it was last different.
+    ``value`` is the difficulty, or for a cause the share of the students; ``before`` is its last different value.
     """
 
     number: str
@@ -64,7 +64,7 @@ class Item:
 def item_analysis(
     entries: tuple[Exercise, ...], graded: list[Score], verdicts: Verdicts, read: Counter[str]
 ) -> list[Item]:
-    """Every exercise with its criteria and causes. ``read`` counts, by cell, the answers with points that are not blank."""
+    """Analyse every exercise, its criteria and causes. ``read`` counts, by cell, graded answers that are not blank."""
     points = {
         entry.graded_cell: [(score.by_cell or {}).get(entry.graded_cell) for score in graded] for entry in entries
     }
@@ -94,7 +94,7 @@ def item_analysis(
 
 
 def correlation(pairs: list[tuple[float, float]]) -> float | None:
-    """Pearson's, to four digits; ``None`` where one side is the same for everybody, or there are fewer than three."""
+    """Pearson's correlation, to four digits; ``None`` with fewer than three pairs, or if one side does not vary."""
     if len(pairs) < 3:
         return None
     means = [math.fsum(side) / len(pairs) for side in zip(*pairs, strict=True)]
@@ -104,8 +104,8 @@ def correlation(pairs: list[tuple[float, float]]) -> float | None:
 
 
 def with_before(items: list[Item], path: Path) -> list[Item]:
-    """The items with what they were in the table of an earlier run; a run that changes nothing keeps what was noted then.
-    A cause that is named no longer, or was not before, was or is named to none."""
+    """Return the items with ``before`` from the table of an earlier run; if no value changed, keep the one noted there.
+    A new cause gets 0 as ``before``; a cause no longer named is added with the value 0."""
     earlier = _earlier(path)
     now = {item.key: item.value for item in items if item.value}
     is_same = now == {key: item.value for key, item in earlier.items() if item.value}
@@ -119,13 +119,13 @@ def with_before(items: list[Item], path: Path) -> list[Item]:
 
 
 def write_table(items: list[Item], path: Path) -> None:
-    """The analysis as CSV."""
+    """Write the analysis as CSV."""
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([HEADER, *(item.row() for item in items)])
 
 
 def _criteria(entry: Exercise, verdicts: list[dict[str, Any]], totals: list[float], in_total: bool) -> list[Item]:
-    """An answer that was never judged by a criterion has nothing of it: it stopped before."""
+    """The criteria of an exercise. An answer that stopped before a criterion earns nothing for it."""
     worth = {c["name"]: float(c["points"]) for verdict in verdicts for c in verdict.get("criteria", [])}
     worth.pop(NO_ANSWER, None)
     found = []
@@ -154,7 +154,7 @@ def _timed_out(criterion: dict[str, Any]) -> bool:
 
 
 def _earlier(path: Path) -> dict[tuple[str, str, str], Item]:
-    """The items of a table; none if there is no such table, or somebody has edited it."""
+    """Read the items of a table; none if it is missing, or unreadable because somebody edited it."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             items = [
@@ -176,7 +176,7 @@ def _earlier(path: Path) -> dict[tuple[str, str, str], Item]:
 
 
 def _text(sentence: str) -> str:
-    """A cause may quote an error that a student wrote: a spreadsheet must not take it for a formula."""
+    """Keep a spreadsheet from running a cause as a formula: it may quote an error message that a student wrote."""
     return f"'{sentence}" if sentence.startswith(FORMULA) else sentence
 
 

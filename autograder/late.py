@@ -1,7 +1,7 @@
-"""The penalty for late work: extensions and grace days by a table, ``late.csv``; a share of the points for each day beyond.
+"""The late penalty: ``late.csv`` grants extensions and grace days; each day beyond them costs a share of the points.
 
-A row says how many days a student has in a week; ``*`` stands for everybody, and for the whole course. Days of a week move
-its due date. Days of the whole course are spent on the first late days, week by week in the order of the due dates.
+A row grants a student days for a week; ``*`` means every student, or the whole course. Days for a week move its due
+date. Days for the whole course are spent on the first late days, week by week in the order of the due dates.
 """
 
 import math
@@ -24,7 +24,7 @@ DAY = 86_400  # seconds
 
 @dataclass(frozen=True)
 class HandedIn:
-    """When an assignment was due, and how late it came."""
+    """An assignment's due date, and how late it was handed in."""
 
     assignment: str
     due: datetime
@@ -33,7 +33,7 @@ class HandedIn:
 
 @dataclass(frozen=True)
 class LateTable:
-    """Days by student and assignment, either of which may be `ALL`. A student's own row holds in place of everybody's."""
+    """Days by student and assignment, either of which may be `ALL`. A student's own row replaces everybody's."""
 
     days: dict[tuple[str, str], int]
 
@@ -41,7 +41,7 @@ class LateTable:
         return self.days.get((student, assignment), self.days.get((ALL, assignment), 0))
 
     def beyond(self, student: str, assignment: str, handed_in: Iterable[HandedIn]) -> int:
-        """How many days late an assignment is, after extensions and grace days; a day begun counts whole."""
+        """How many days late an assignment is, after extensions and grace days; a started day counts as a whole one."""
         grace = self.allowed(student, ALL)
         for each in sorted(handed_in, key=lambda each: (each.due, each.assignment)):
             late = max(0, math.ceil(each.seconds_late / DAY) - self.allowed(student, each.assignment))
@@ -53,7 +53,7 @@ class LateTable:
 
 
 def read_late_table(path: Path) -> LateTable | None:
-    """``None`` where there is no table. Raises ``CourseError`` for a line that cannot be meant."""
+    """Read the table; ``None`` if there is none. Raises ``CourseError`` for an invalid line."""
     if not path.exists():
         return None
     days: dict[tuple[str, str], int] = {}
@@ -74,7 +74,7 @@ def read_late_table(path: Path) -> LateTable | None:
 
 
 class LateDays(LateSubmissionPlugin):
-    """For `AssignLatePenalties`. Without a table it does what nbgrader's own plug-in does."""
+    """The plug-in for nbgrader's `AssignLatePenalties`. Without a table it does what nbgrader's own plug-in does."""
 
     table = Unicode("late.csv", help="The table of extensions and grace days.").tag(config=True)
     per_day = Float(0.1, min=0, max=1, help="Share of the points that each day beyond costs.").tag(config=True)
@@ -83,7 +83,7 @@ class LateDays(LateSubmissionPlugin):
         return read_late_table(Path(self.table))
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float | None:
-        """The points to take off, by the table and what the gradebook knows of the student's other weeks."""
+        """Return the points to deduct, from the table and the student's other weeks in the gradebook."""
         table = self.read()
         if table is None:
             penalty: float | None = super().late_submission_penalty(student_id, score, total_seconds_late)

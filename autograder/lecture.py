@@ -1,9 +1,9 @@
-"""What of a week's text is shown in a lecture, and what its speaker says. A rule chooses.
+"""Chooses by rule which parts of a week's text a lecture shows, and which its speaker says.
 
-A heading opens a slide. On it stand the opening paragraph, paragraphs that begin in bold or lead to a formula, formulas, lists,
-tables, predictions, and what the experiments show, with its caption. All other paragraphs are speaker notes. A long
-paragraph is shown by its first sentences, and whole in the notes. The notebook for students is read, so there is no
-solution. A cell's tag overrides the rule: `skip`, `notes` (all of it), `slide` (a slide of its own, in full).
+A heading opens a slide. The slide shows the opening paragraph, paragraphs that begin in bold or lead to a formula,
+formulas, lists, tables, predictions, and the experiments' results with their captions. All other paragraphs are speaker
+notes. A slide shows only the first sentences of a long paragraph; the notes have all of it. The source is the students'
+notebook, without solutions. Cell tags override the rule: `skip`, `notes` (all of it), `slide` (its own slide, in full).
 """
 
 import base64
@@ -23,27 +23,27 @@ from autograder.site.week_page import YOUR_PREDICTION
 
 LEFT_OUT = re.compile(r"The exercises|Conventions|Exercise \d|(\d+ · )?Test yourself|Ask yourself|References")
 HEADING = re.compile(r"^(?P<marks>#{1,3}) (?P<title>.+)$")
-# What must not be cut: a formula and a fold may hold blank lines, a listing too.
+# A block that must not be cut: a formula, a fold or a listing may contain blank lines.
 BLOCK = re.compile(
     r"\s*(?:```.*?^```|\$\$.*?\$\$[^\n]*|<details>.*?</details>|.+?)(?=\n\s*\n|\s*\Z)", re.DOTALL | re.MULTILINE
 )
 ANSWER = re.compile(
     rf"<details><summary>(?:{'|'.join(AFTER)})</summary>\s*(?P<text>.*?)\s*</details>", re.DOTALL
-)  # what a prediction asks for is the speaker's to say
+)  # the answer to a prediction goes into the speaker's notes
 SENTENCE_END = re.compile(r"(?<=[.?!:])\**\s+(?=[A-Z*$`\"(])")
 FORMULA = re.compile(r"\$[^$]+\$")
 LIST_ITEM = re.compile(r"^(?:[-*]|\d+\.) ", re.MULTILINE)
-WORDS, WORDS_OF_ITEM = 45, 30  # of a paragraph and of an item that a slide shows; whole sentences, one at least
+WORDS, WORDS_OF_ITEM = 45, 30  # shown of a paragraph and of a list item; whole sentences, at least one
 WORDS_PER_LINE = 16
-LINES = 15  # of a slide below its heading; the page itself measures and shrinks what is too high by a little
-LINES_OF_RESULTS = 18  # of a slide with a picture and its table: they belong together, and shrink to fit
+LINES = 15  # of a slide below its heading; the page shrinks what is slightly too tall
+LINES_OF_RESULTS = 18  # of a slide with a picture and its table, which belong together and shrink to fit
 LINES_OF_FORMULA, LINES_OF_MOVING_PICTURE = 3, 12
-PIXELS_PER_LINE, WIDEST_PICTURE, HIGHEST_PICTURE = 38, 1168, 500  # as the template's styles have it
+PIXELS_PER_LINE, WIDEST_PICTURE, HIGHEST_PICTURE = 38, 1168, 500  # as in the template's styles
 
 
 @dataclass
 class Slide:
-    """What one slide shows, and what its speaker says."""
+    """The content of one slide, and its speaker notes."""
 
     heading: str
     opens_section: bool
@@ -51,10 +51,10 @@ class Slide:
     notes: list[str] = field(default_factory=list)
     lines: float = 0
     asks: bool = False
-    answers: bool = False  # whether results of an experiment stand on it
+    answers: bool = False  # whether it shows results of an experiment
 
     def cells(self) -> Iterator[NotebookNode]:
-        """As nbconvert's slides want it: cells that say where a slide begins."""
+        """The slide's cells, with the metadata that tells nbconvert where a slide begins."""
         kind = "slide" if self.opens_section else "subslide"
         yield v4.new_markdown_cell(self.heading, metadata={"slideshow": {"slide_type": kind}})
         yield from self.shown
@@ -74,7 +74,7 @@ def choose(week: Week) -> list[Slide]:
                 lecture.results(week.results.get(cell.id, ()))
             case Role.PREDICTION:
                 lecture.question(YOUR_PREDICTION.sub("", cell.source).strip())
-            # What stands right above an answer cell belongs to the exercise, and so does what nbgrader locks.
+            # Text right above an answer cell belongs to the exercise, and so do cells that nbgrader locks.
             case Role.TEXT if not cell.metadata.get("nbgrader"):
                 asks = below is not None and role_of(below) is Role.ANSWER and not HEADING.match(cell.source)
                 if not asks:
@@ -88,10 +88,10 @@ class _Lecture:
     def __init__(self) -> None:
         self._slides: list[Slide] = []
         self._left_out = False  # whether we are below a heading that a lecture leaves out
-        self._pictured: Slide | None = None  # waits for its caption, which stands below the tables of the experiment
+        self._pictured: Slide | None = None  # still needs its caption, which comes after the experiment's tables
 
     def slides(self) -> list[Slide]:
-        """Those that show something; the notes of the others go to the slide before."""
+        """The slides that show something; the notes of the others go to the slide before."""
         kept: list[Slide] = []
         opens_section = False
         for slide in self._slides:
@@ -113,7 +113,7 @@ class _Lecture:
                 self._piece(piece, tags)
             elif title.startswith("Exercise"):
                 self._slides[-1].notes.append(f"*Now {title[0].lower()}{title[1:]}.*")
-        if "\n### Exercise" in f"\n{source}":  # what follows in a cell of its own is the section's again
+        if "\n### Exercise" in f"\n{source}":  # the next cell belongs to the section again
             self._left_out = False
 
     def _piece(self, piece: str, tags: list[str]) -> None:
@@ -155,7 +155,7 @@ class _Lecture:
             self._slides[-1].notes.append(block)
 
     def _table(self, rows: list[str]) -> None:
-        """Row by row: a long table goes on on the next slide, below its head."""
+        """Add a table row by row: a long one continues on the next slide, with its header repeated."""
         head, columns = rows[:2], rows[0].count("|") - 1
         if self._slides[-1].answers:
             self._go_on()
@@ -174,7 +174,7 @@ class _Lecture:
             self._slides[-1].asks = True
 
     def results(self, outputs: tuple[NotebookNode, ...]) -> None:
-        """What an experiment shows, never on the slide that asks for a prediction."""
+        """Add the results of an experiment, never to the slide that asks for a prediction."""
         if self._left_out:
             return
         for output in outputs:
@@ -199,13 +199,13 @@ class _Lecture:
         self._slides[-1].lines += lines
 
     def _go_on(self) -> None:
-        """Another slide below the same heading, unless nothing stands there yet."""
+        """Start another slide with the same heading, unless the current one is still empty."""
         if self._slides[-1].shown:
             self._slides.append(Slide(self._slides[-1].heading, opens_section=False))
 
 
 def opening(text: str, words: int) -> str:
-    """The first sentences of a paragraph, one at least; formulas and bold words stay whole."""
+    """The first sentences of a paragraph, at least one; formulas and bold words stay whole."""
     masked = FORMULA.sub(lambda found: found[0].replace(" ", "_").replace(":", "_"), text)
     kept = len(text)
     ends = [found.end() for found in SENTENCE_END.finditer(masked)]

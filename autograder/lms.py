@@ -1,7 +1,7 @@
 """`make lms`: a graded class as the table that a learning management system documents for import.
 
-Headers are those of the systems' own pages (`SOURCES`). Whoever is not graded yet, or not wholly, has a blank, which none
-of the four takes for a zero.
+The headers follow each system's own documentation (`SOURCES`). A student who is not fully graded yet has a blank, which
+none of the four systems reads as zero.
 """
 
 import csv
@@ -22,7 +22,7 @@ SOURCES = {
         "grade_center_upload_download.htm"
     ),
 }
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes a cell's text for, by its first character
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that make a spreadsheet read a cell as a formula
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of points: the exercise's or the assignment's name, the points to be had, and everybody's, by id."""
+    """A column of points: the name of the exercise or assignment, the maximum, and each student's points by id."""
 
     title: str
     points: float
@@ -65,7 +65,7 @@ class LmsTable:
 def columns(
     assignment: str, entries: tuple[Exercise, ...], standing: list[Score], per_exercise: bool = False
 ) -> list[Column]:
-    """The assignment's column, and one for each exercise on request: points before a penalty for being late."""
+    """The assignment's column and, on request, one for each exercise; points are before any late penalty."""
     whole = {score.student: None if score.to_grade_by_hand else score.score for score in standing}
     found = [Column(assignment, sum(entry.points for entry in entries), whole)]
     for entry in entries if per_exercise else ():
@@ -86,8 +86,8 @@ def table(system: str, people: list[Person], points: list[Column]) -> LmsTable:
 
 def canvas(people: list[Person], points: list[Column]) -> LmsTable:
     """Canvas: Student, ID, SIS User ID, SIS Login ID, Section, then the assignments; a row of Points Possible below the
-    header. A roster id of digits is Canvas's own number, any other the login. By Canvas's importer (`SOURCES`), whose
-    header the gradebook's export writes."""
+    header. A roster id of digits is Canvas's own number, any other is the login. Source: Canvas's importer (`SOURCES`),
+    which reads the header that Canvas's gradebook exports."""
     header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *(column.title for column in points)]
     possible = ["Points Possible", "", "", "", "", *(_number(column.points) for column in points)]
     rows = [
@@ -98,8 +98,8 @@ def canvas(people: list[Person], points: list[Column]) -> LmsTable:
 
 
 def moodle(people: list[Person], points: list[Column]) -> LmsTable:
-    """Moodle: the columns of its own export. On import "Map from" is *Email address* and "Map to" *useremail*; a column of
-    points is mapped to a grade item of the course, or makes a new one (`SOURCES`)."""
+    """Moodle: the columns of its own export. On import "Map from" is *Email address* and "Map to" *useremail*; a column
+    of points is mapped to a grade item of the course, or makes a new one (`SOURCES`)."""
     header = ["First name", "Last name", "ID number", "Email address", *(column.title for column in points)]
     rows = [[_text(one.first_name), _text(one.last_name), one.id, one.email, *_points(one, points)] for one in people]
     return LmsTable([header, *rows])
@@ -113,8 +113,8 @@ def brightspace(people: list[Person], points: list[Column]) -> LmsTable:
 
 
 def blackboard(people: list[Person], points: list[Column]) -> LmsTable:
-    """Blackboard: students by Username, every field of a comma-separated file in quotation marks. A column without
-    Blackboard's number of it ("TITLE |123") becomes a new one (`SOURCES`)."""
+    """Blackboard: students by Username, every field of a comma-separated file in quotation marks. A title without
+    Blackboard's number of the column ("TITLE |123") makes a new column (`SOURCES`)."""
     header = ["Last Name", "First Name", "Username", *(column.title for column in points)]
     rows = [[_text(one.last_name), _text(one.first_name), one.id, *_points(one, points)] for one in people]
     return LmsTable([header, *rows], quote_all=True)
@@ -137,5 +137,5 @@ def _number(value: float | None) -> str:
 
 
 def _text(value: str) -> str:
-    """A name that a spreadsheet would take for a formula gets an apostrophe in front: nobody is looked up by it."""
+    """Put an apostrophe before a name that a spreadsheet would run as a formula; no student is looked up by name."""
     return f"'{value}" if value.startswith(FORMULA) else value

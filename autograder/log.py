@@ -1,10 +1,10 @@
-"""nbgrader's log, kept from the screen."""
+"""nbgrader's log, captured instead of printed."""
 
 import logging
 
 
 class CapturedLog(logging.Logger):
-    """Keeps what a converter says, with its level; `converter.log` may be one."""
+    """Collects a converter's messages with their levels; assign it to `converter.log`."""
 
     def __init__(self, level: int = logging.ERROR) -> None:
         super().__init__("nbgrader", level)
@@ -15,5 +15,5 @@ class CapturedLog(logging.Logger):
 
     @property
     def traceback(self) -> str:
-        """The first, which ends with the error; empty if there is none."""
+        """The first traceback, which ends with the error; empty if there is none."""
         return next((text.strip() for _, text in self.said if "Traceback" in text), "")

@@ -1,4 +1,4 @@
-"""``%grade 3.3`` in a notebook: the verdict on one exercise of the notebook as last saved, through the same sandbox.
+"""``%grade 3.3`` in a notebook: the verdict on one exercise of the notebook as last saved, in the usual sandbox.
 
 A grading process stays warm between calls and ends with the kernel.
 """
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def register(shell: Any) -> None:
-    """Make ``%grade`` known, and begin to warm up for the notebook it is asked in."""
+    """Register ``%grade``, and start the grading process for this notebook."""
     grader = NotebookGrader(shell, ROOT)
     shell.register_magic_function(grader.grade, "line", "grade")
     grader.prestart()
@@ -44,7 +44,7 @@ class NotebookGrader:
         atexit.register(self._grader.close)
 
     def prestart(self) -> None:
-        """Start the grading process; what is wrong is said when something is to be graded."""
+        """Start the grading process; errors are reported when ``%grade`` is called."""
         try:
             self._grader.prestart(assignment_in(self._path(), self._root), self._options)
         except AutograderError:
@@ -55,7 +55,7 @@ class NotebookGrader:
             )
 
     def grade(self, line: str) -> None:
-        """``%grade 3.3``: the verdict on exercise 3.3, with the likely cause of what is wrong, by the saved notebook."""
+        """``%grade 3.3``: print exercise 3.3's verdict for the saved notebook, with the likely cause of a mistake."""
         try:
             self._grade(line.strip())
         except AutograderError as error:
@@ -107,8 +107,8 @@ class NotebookGrader:
 
 
 def chosen(entries: tuple[Exercise, ...], wanted: str) -> list[Exercise]:
-    """The answers of an exercise, by its number or by an answer's name. Raises ``CourseError`` if it is none, or has none
-    that a test could grade."""
+    """The answers of an exercise, by its number or an answer's name. Raises ``CourseError`` if there is none, or if
+    only a person grades it."""
     found = [entry for entry in entries if wanted and wanted in (entry.number, entry.grade_id)]
     if not found:
         numbers = ", ".join(dict.fromkeys(entry.number for entry in entries))
@@ -119,7 +119,7 @@ def chosen(entries: tuple[Exercise, ...], wanted: str) -> list[Exercise]:
 
 
 def newer_in_kernel(entries: list[Exercise], history: list[str], saved: NotebookNode) -> list[str]:
-    """Names of answers whose cell was run with another text than the saved one."""
+    """Names of answers whose cell last ran with a text other than the saved one."""
     sources = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in saved.cells}
     found = []
     for entry in entries:
@@ -130,8 +130,8 @@ def newer_in_kernel(entries: list[Exercise], history: list[str], saved: Notebook
 
 
 def up_to(tests: set[str], task: Task) -> Task:
-    """The task up to the exercise, whose tests are the cells of these ids. Earlier hidden tests stay: a mistake in what an
-    answer builds on is not paid for again. Visible checks go; the student has run them."""
+    """Cut the task off after the exercise, whose tests have these cell ids. Earlier hidden tests stay, so that a
+    mistake in an earlier answer does not cost points again. Visible checks go: the student has run them."""
     last = max(number for number, cell in enumerate(task.cells) if cell.id in tests)
     kept = [cell for cell in task.cells[: last + 1] if not (cell.role == Role.TEST and not cell.points)]
     return replace(task, cells=kept)

@@ -1,8 +1,8 @@
-"""The points and times of the course: the only place where they are written down.
+"""The points and times of the course; they are written down nowhere else.
 
-Kinds: ``code`` autograded implementation, ``numbers`` autograded hand computation, ``text`` graded by a person; ``test`` a
-test cell of an assignment of one's own (`course.exercises`).
-``grade_id`` is the name of the answer cell; its hidden tests stand in ``<grade_id>_tests``.
+Kinds: ``code`` autograded implementation, ``numbers`` autograded hand computation, ``text`` graded by a person;
+``test`` a test cell of an instructor's own assignment (`course.exercises`).
+``grade_id`` is the name of the answer cell; its hidden tests are in ``<grade_id>_tests``.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a week is about, in half a sentence, and its minutes of reading, predictions and experiments."""
+    """A week's topic in half a sentence, and its minutes of reading, predictions and experiments."""
 
     about: str
     reading: int
@@ -167,11 +167,11 @@ OUTLINES: dict[str, Outline] = {
     ),
 }
 
-# Files that students receive beside every notebook. The first lies in source/; the second is the grader's own.
+# Files that students receive with every notebook. The first is in source/; the second is part of the grader.
 SIMULATED_DEVICE = "simulated_device.py"
 SHARED_FILES = ("lab.py", SIMULATED_DEVICE)
 
-# Files that students of a week receive besides. They lie in source/, like lab.py.
+# Further files that students receive with one week's notebook. They are in source/, like lab.py.
 RELEASED_FILES: dict[str, tuple[str, ...]] = {
     "week5_extrapolation": ("ready_encodings.py", "week5_results.json", "week5_rope.npz", "week5_needle.npz"),
     "week6_relative_bias": ("relative_tasks.py", "week6_results.json"),
@@ -201,7 +201,7 @@ def entry(assignment: str, grade_id: str) -> Exercise:
     raise KeyError(f"{assignment} has no exercise {grade_id!r}; it has {known}")
 
 
-# Where an exercise is to be written from scratch: what would be the answer ready-made. Its use is shown to a person.
+# For exercises to be written from scratch: library names that are a ready-made answer. A person is told of their use.
 FROM_SCRATCH: dict[str, dict[str, frozenset[str]]] = {
     "week1_permutation_equivariance": {
         "scaled_dot_product_attention": frozenset(

@@ -1,4 +1,4 @@
-"""One notebook graded outside any gradebook: `make check`, `check --json`, and what Gradescope gets."""
+"""Grades one notebook outside any gradebook, for `make check`, `check --json` and Gradescope."""
 
 import tempfile
 from dataclasses import asdict, dataclass, field
@@ -45,7 +45,7 @@ class Checked:
 
     @property
     def max_score(self) -> float:
-        """Of what is graded automatically."""
+        """The maximum of what is graded automatically."""
         return sum(mark.points for mark in self.marks if mark.kind != "text")
 
     def to_json(self) -> dict[str, Any]:
@@ -60,12 +60,12 @@ class Checked:
 
 
 def can_isolate(isolation: str) -> bool:
-    """Whether student code will run in the sandbox: it is wanted, and can be had here."""
+    """Whether student code will run in the sandbox: it is requested, and works here."""
     return isolation != "none" and not why_not_isolated()
 
 
 def grade_notebook(root: Path, path: Path, isolation: str = "bubblewrap", assignment: str = "") -> Checked:
-    """Grade a notebook file, or a folder with one. Without ``assignment`` the file says which it is.
+    """Grade a notebook file, or a folder with one. Without ``assignment``, it is found from the file.
 
     Raises ``UngradableError`` if it cannot be read, and ``GradingFailed`` for what is not the student's fault.
     """
@@ -85,7 +85,7 @@ def grade_notebook(root: Path, path: Path, isolation: str = "bubblewrap", assign
 
 
 def marks(root: Path, assignment: str, graded: Graded) -> list[Mark]:
-    """What became of every exercise."""
+    """The result of every exercise."""
     ids = {cell.grade_id: cell.id for cell in instructor_cells(root, assignment) if cell.grade_id}
     return [_mark(entry, ids[entry.graded_cell], graded) for entry in exercises(root, assignment)]
 
@@ -104,7 +104,7 @@ def _mark(entry: Exercise, cell: str, graded: Graded) -> Mark:
 
 
 def assignment_in(path: Path, root: Path) -> str:
-    """Which assignment a notebook is of: by its name, else by its cells, even if these have lost ids and metadata."""
+    """Find a notebook's assignment by its file name, or else by its cells, even if they have lost ids and metadata."""
     known = [name for name in (*MANIFEST, *own_assignments(root)) if (root / "source" / name).is_dir()]
     if path.stem in known:
         return path.stem

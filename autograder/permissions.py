@@ -1,7 +1,7 @@
-"""Who else on this machine can get at a course root: grades, solutions and everybody's work are in it.
+"""Finds who else on this machine can access a course root, which holds grades, solutions and everybody's work.
 
-On a hub every student has an account on the machine, or on its file system. Nobody but the owner, and with nbgrader's
-``groupshared`` the instructors' group, may read the course root, and nobody else may write to it.
+On a hub every student has an account on the machine, or on its file system. Only the owner, and with nbgrader's
+``groupshared`` the instructors' group, may read the course root or write to it.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ CLASS_DATA = ("submitted", "autograded", "gradebook.db", ".autograder", "roster.
 LOCAL_SOURCES = {"files", "systemd", "compat", "altfiles", "mymachines"}
 FIRST_PERSON, NOBODY = 1000, 65534  # user ids
 WRITE, PASS = 2, 1
-MAX_ENTRIES = 10_000  # of one folder: a submission may hold any number of files
+MAX_ENTRIES = 10_000  # looked at in one folder: a submission may have any number of files
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """Somebody who may do what only instructors should."""
+    """Access that only instructors should have, and who else has it."""
 
     who: str
     may: str  # "read" or "change"
@@ -37,7 +37,7 @@ class Exposure:
 
 
 def exposures(root: Path, groupshared: bool = False) -> list[Exposure]:
-    """The worst for the world and for each group that has other members; empty for a root that is private."""
+    """The worst access of everybody, and of each group that has other members; empty for a private root."""
     root = root.resolve()
     if not root.stat().st_mode & 0o077:
         return []
@@ -53,7 +53,7 @@ def exposures(root: Path, groupshared: bool = False) -> list[Exposure]:
 
 
 def require_private(root: Path, groupshared: bool = False) -> str:
-    """Refuse to grade where students could change what is graded. Returns a warning where modes mean nothing."""
+    """Raise ``CourseError`` if others could change what is graded; where file modes mean nothing, return a warning."""
     open_to = [exposure for exposure in exposures(root, groupshared) if exposure.may == "change"]
     if not open_to:
         return ""
@@ -68,14 +68,14 @@ NO_MODES = (
 
 
 def remedy(root: Path, groupshared: bool = False) -> str:
-    """What to type."""
+    """The commands that make a course root private."""
     if groupshared:
         return f"`chgrp -R INSTRUCTORS {root}`, a group of instructors only, and `chmod 2770 {root}`"
     return f"`chmod 700 {root}`, or share it with the instructors' group as docs/jupyterhub.md says"
 
 
 def keeps_modes(root: Path) -> bool:
-    """Whether a folder made for its owner alone stays so; on a Windows drive in WSL it does not."""
+    """Whether the file system keeps a folder private to its owner; a Windows drive in WSL does not."""
     try:
         with tempfile.TemporaryDirectory(prefix=".modes-", dir=root) as probe:
             return not stat.S_IMODE(os.stat(probe).st_mode) & 0o077
@@ -108,12 +108,12 @@ def other_people() -> bool:
 
 
 def _exposure(root: Path, gid: int | None, who: str) -> Exposure | None:
-    """The worst that members of a group, or people in none of ours (``None``), may do."""
+    """The worst access of a group's members, or of everybody else if ``gid`` is ``None``."""
     here = _bits(root, gid)
     if not here or not all(_bits(folder, gid) & PASS for folder in root.parents):
         return None
     if not here & PASS:
-        return Exposure(who, "read", root)  # names only, which is too much already
+        return Exposure(who, "read", root)  # only file names, but that is too much already
     for path in _paths(root):
         if _bits(path, gid) & WRITE and all(_bits(folder, gid) & PASS for folder in _between(root, path)):
             return Exposure(who, "change", path)
@@ -121,7 +121,7 @@ def _exposure(root: Path, gid: int | None, who: str) -> Exposure | None:
 
 
 def _paths(root: Path) -> Iterator[Path]:
-    """What decides grades: the root, what lies in it, and every submission. Links are not followed."""
+    """The paths that decide grades: the root, its entries, and every submission. Links are not followed."""
     yield root
     yield from _entries(root)
     for folder in ("submitted", "autograded", "source"):
@@ -156,7 +156,7 @@ def _bits(path: Path, gid: int | None) -> int:
 
 
 def _other_members(gid: int, owner: int) -> list[str]:
-    """Who is in a group beside the owner. A group that nobody can list counts as one with others."""
+    """The members of a group other than its owner. A group that cannot be listed counts as having others."""
     try:
         members = set(grp.getgrgid(gid).gr_mem)
     except KeyError:
@@ -168,7 +168,7 @@ def _other_members(gid: int, owner: int) -> list[str]:
 
 
 def _students_in(gid: int, root: Path) -> list[str]:
-    """Those who handed something in and have an account in the group."""
+    """Students who handed something in and whose account is in the group."""
     found = []
     for folder in _entries(root / "submitted"):
         try:

@@ -1,4 +1,4 @@
-"""Where the course can be read by everybody: `[tool.course]` in pyproject.toml, and the addresses made of it."""
+"""The course's public address: `[tool.course]` in pyproject.toml, and the links made from it."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ ADDRESS = re.compile(r"https?://[\w.-]+(?::\d+)?(?:/[\w.~-]+)*")
 
 @dataclass(frozen=True)
 class PublicAddress:
-    """The repository's page and the branch that readers see; false where no address is filled in."""
+    """The repository's page and the branch that readers see; false if no address is filled in."""
 
     address: str = ""
     branch: str = "main"
@@ -26,24 +26,24 @@ class PublicAddress:
         return GITHUB.fullmatch(self.address) is not None
 
     def page(self, path: str) -> str:
-        """Where a reader sees a file of the repository; empty without an address."""
+        """The page that shows a file of the repository; empty without an address."""
         return f"{self.address}/blob/{self.branch}/{path}" if self.address else ""
 
     def raw(self, path: str) -> str:
-        """Where a program gets the bytes of a file; empty where the host's form of that is not known."""
+        """The address of a file's bytes; empty for a host other than GitHub, since its form is not known."""
         if not self.is_on_github:
             return ""
         return f"{self.address.replace('//github.com', '//raw.githubusercontent.com')}/{self.branch}/{path}"
 
     def colab(self, path: str) -> str:
-        """Where Colab opens a notebook; empty where it cannot: Colab reads from GitHub alone."""
+        """The link that opens a notebook in Colab; empty outside GitHub, which is all that Colab reads."""
         if not self.is_on_github:
             return ""
         return self.page(path).replace("https://github.com/", "https://colab.research.google.com/github/")
 
 
 def public_address(root: Path) -> PublicAddress:
-    """The setting of the course in ``root``. Raises ``CourseError`` for one that is no address."""
+    """The setting of the course in ``root``. Raises ``CourseError`` for an invalid address or branch."""
     file = root / "pyproject.toml"
     setting = (
         tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("course", {}) if file.is_file() else {}

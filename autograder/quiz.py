@@ -1,7 +1,7 @@
 """`make quiz`: the questions at the end of a week, as a learning management system imports them.
 
-Their only source is the text of the week: ``<details><summary>1. A question?</summary>``, its answer, ``</details>``. They
-are open questions: a student writes an answer, and the system then shows the text's as feedback.
+Their only source is the text of the week: ``<details><summary>1. A question?</summary>``, its answer, ``</details>``.
+They are open questions: a student writes an answer, and the system then shows the answer of the text as feedback.
 """
 
 import re
@@ -101,7 +101,7 @@ def brightspace(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
 
 
 def blackboard(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
-    """Blackboard's own table, tabs between the fields: ESS, the question, an example of an answer (`SOURCES`).
+    """Blackboard's own table with tabs between the fields: ESS, the question, a sample answer (`SOURCES`).
 
     Its Ultra courses take this table too, but no QTI packages.
     """
@@ -119,11 +119,11 @@ FORMATS: dict[str, Callable[[Quiz], tuple[str, dict[str, bytes]]]] = {
     "blackboard": blackboard,
 }
 
-Formula = Callable[[str, bool], str]  # LaTeX, and whether it stands on a line of its own, as HTML
+Formula = Callable[[str, bool], str]  # turns LaTeX, and whether it is on its own line, into HTML
 
 
 def between_brackets(latex: str, display: bool) -> str:
-    """A formula as MathJax finds it in a page, and so Moodle, Brightspace and Blackboard do."""
+    """A formula in the delimiters of MathJax, which Moodle, Brightspace and Blackboard use."""
     return rf"\[{escape(latex)}\]" if display else rf"\({escape(latex)}\)"
 
 
@@ -144,7 +144,7 @@ def as_html(markdown: str, formula: Formula) -> str:
 
 
 class _Renderer(IPythonRenderer):
-    """nbconvert's, but for formulas."""
+    """nbconvert's renderer, except for formulas."""
 
     def __init__(self, formula: Formula) -> None:
         super().__init__(escape=False)

@@ -1,4 +1,4 @@
-"""The class report: one self-contained page of how a week went, for the instructor."""
+"""The class report: one self-contained page for the instructor on how a week went."""
 
 import io
 from collections import Counter, defaultdict
@@ -27,14 +27,14 @@ BAR, REST = "#0072B2", "#D5DCE3"  # colour-blind safe; the rest of a bar is ligh
 
 @dataclass
 class ExerciseSummary:
-    """One exercise over the class: mean share of the points, and the sentences that were said, with their counts."""
+    """One exercise over the class: its mean points, and the causes that were named, with their counts."""
 
     entry: Exercise
     graded: int = 0
     waiting: int = 0
     mean: float = 0.0
     full: int = 0
-    unread: bool = False  # answers wait for a person, and what has points so far has them for being blank
+    unread: bool = False  # answers wait for a person, and only blank ones have points so far
     causes: list[tuple[str, int]] = field(default_factory=list)
 
 
@@ -70,7 +70,7 @@ def write_report(root: Path, assignment: str, standing: list[Score], isolated: b
 def summaries(
     root: Path, assignment: str, graded: list[Score], verdicts: Verdicts, read: Counter[str]
 ) -> list[ExerciseSummary]:
-    """Every exercise of the week over the graded submissions."""
+    """Summarise every exercise of the week over the graded submissions."""
     causes: dict[str, Counter[str]] = defaultdict(Counter)
     for cells in verdicts.values():
         for cell_id, verdict in cells.items():
@@ -100,8 +100,8 @@ def _items(
 
 
 def read_autograded(root: Path, assignment: str, graded: list[Score]) -> tuple[Verdicts, Counter[str]]:
-    """From the autograded notebooks: the verdicts by student and cell; and how many answers of a cell have points that are
-    not the 0 of a blank one."""
+    """Read the autograded notebooks: return the verdicts by student and cell, and how many answers of each cell have
+    points and are not blank."""
     verdicts: Verdicts = {}
     read: Counter[str] = Counter()
     for score in graded:

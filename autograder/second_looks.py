@@ -1,7 +1,7 @@
-"""`make regrade-requests`: what students ask to have looked at again, ``regrade.csv``, as a page for the person who does it.
+"""`make regrade-requests`: the requests in ``regrade.csv`` as a page for the person who decides them.
 
-Each request has the scores as they are, every change of them that `score_log` knows, the student's page, and a link into
-formgrader.
+Each request comes with the current scores, every change that `score_log` knows of, the student's feedback page, and a
+link into formgrader.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ COLUMNS = ("student", "week", "exercise", "remark")
 
 @dataclass(frozen=True)
 class Request:
-    """A line of the table. An exercise's number may stand for several answers."""
+    """A line of the table. One exercise number may cover several answers."""
 
     line: int
     student: str
@@ -43,7 +43,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class SecondLook:
-    """A request with all that one needs to decide it; ``notebook`` is formgrader's number of the submission."""
+    """A request with everything needed to decide it; ``notebook`` is the submission's id in formgrader."""
 
     request: Request
     notebook: str
@@ -52,7 +52,7 @@ class SecondLook:
 
 
 def read_requests(root: Path, assignment: str) -> list[Request]:
-    """The requests about one assignment. Raises ``CourseError`` for the first line that cannot be meant."""
+    """The requests about one assignment. Raises ``CourseError`` for the first invalid line."""
     path = root / TABLE
     if not path.is_file():
         raise CourseError(f"there is no {TABLE}: write one in the course root, with the columns {','.join(COLUMNS)}")
@@ -77,7 +77,7 @@ def read_requests(root: Path, assignment: str) -> list[Request]:
 
 
 def second_looks(root: Path, gradebook: Gradebook, assignment: str) -> list[SecondLook]:
-    """Every request about the assignment, with what the gradebook knows of it."""
+    """Every request about the assignment, with its scores from the gradebook."""
     requests = read_requests(root, assignment)
     log = score_log(gradebook, assignment)
     return [_second_look(root, gradebook, assignment, request, log) for request in requests]

@@ -1,4 +1,4 @@
-"""`make slides WEEK=3`: a lecture out of a week's text, as reveal.js plays it."""
+"""`make slides WEEK=3`: a lecture made from a week's text, for reveal.js."""
 
 import shutil
 from importlib.util import find_spec
@@ -20,8 +20,8 @@ REVEAL = ("dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "LICENSE
 
 
 def write_slides(root: Path, assignment: str, target: Path) -> tuple[Path, int]:
-    """Write the folder ASSIGNMENT below ``target`` with all that it needs; returns its page and the number of slides."""
-    package = find_spec("sphinx_revealjs")  # it brings reveal.js along
+    """Write the complete folder ASSIGNMENT below ``target``; returns its page and the number of slides."""
+    package = find_spec("sphinx_revealjs")  # this package contains reveal.js
     if package is None or package.origin is None:
         raise ImportError("No module named 'sphinx_revealjs'")
     if not is_week(assignment):
@@ -44,7 +44,7 @@ def write_slides(root: Path, assignment: str, target: Path) -> tuple[Path, int]:
 
 
 class _Renderer(IPythonRenderer):
-    """Draws formulas at once, so that nobody needs a script or a network to see them."""
+    """Draws formulas while the page is written, so that showing them needs no script or network."""
 
     block_code = HTMLRenderer.block_code
 

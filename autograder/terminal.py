@@ -1,4 +1,4 @@
-"""The words on the screen: the console, progress while a class is graded, and tables."""
+"""Terminal output: the console, progress while a class is graded, and tables."""
 
 import statistics
 from collections import Counter
@@ -20,7 +20,7 @@ console = Console(soft_wrap=True)
 
 
 class GradingProgress(Watcher):
-    """A bar with counts and time left, and who is being graded; gone when the block ends.
+    """A progress bar with counts, time left, and who is being graded; it disappears when the block ends.
 
     ``seconds`` then holds, by student, how long each cell took.
     """
@@ -50,15 +50,15 @@ class GradingProgress(Watcher):
         self._progress.stop()
 
     def on_start(self, students: list[str]) -> None:
-        """Who is about to be graded."""
+        """Take the students who are about to be graded."""
         self._waiting[:] = students
         self._progress.update(self._bar, total=len(students))
 
     def on_outcome(self, student: str, outcome: Outcome) -> None:
-        """One more is done."""
+        """Count one more as done; print its warnings, or why it was not graded."""
         if student in self._waiting:
             self._waiting.remove(student)
-        # Submissions are taken up in order, so these are the ones in work.
+        # Submissions are started in order, so these are being graded now.
         now = ", ".join(self._waiting[: self._at_a_time]) or "writing grades and notebooks"
         self._progress.update(self._bar, advance=1, now=f"now: {now}")
         if isinstance(outcome, Graded):
@@ -84,7 +84,7 @@ def comparison_table(assignment: str, students: list[Student], standing: dict[st
 
 
 def class_table(assignment: str, standing: list[Score], isolated: bool = True) -> Table:
-    """A graded class: who has how many points, what waits for a person, what could not be graded (first)."""
+    """A graded class: each student's points, and what waits for a person; ungraded submissions come first."""
     said = [] if isolated else ["graded without isolation: student code ran with the instructor's rights"]
     said += [] if is_week(assignment) else ["its tests ran in each student's own process, as nbgrader's do"]
     table = _table(assignment, "student", ">points", ">of", ">by hand", "not graded because", fold=True)
@@ -97,7 +97,7 @@ def class_table(assignment: str, standing: list[Score], isolated: bool = True) -
 
 
 def timings_table(entries: tuple[Exercise, ...], assignment: str, seconds: dict[str, dict[str, float]]) -> Table:
-    """How long each exercise took over the class: the student's cell and its hidden tests, and who took longest."""
+    """The time of each exercise over the class: the student's cell, its hidden tests, and who took longest."""
     title = f"{assignment}: seconds per exercise, over {len(seconds)} submissions"
     table = _table(title, "exercise", "", ">cell, median", ">max", ">tests, median", ">max", "longest")
     for entry in entries:
@@ -125,7 +125,7 @@ def _summary(student: Student) -> str:
 
 
 def _table(title: str, *columns: str, fold: bool = False) -> Table:
-    """An empty table; columns with > are set to the right."""
+    """An empty table; columns whose name begins with > are right-aligned."""
     table = Table(title=title, title_justify="left")
     for name in columns:
         justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"

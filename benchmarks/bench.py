@@ -1,8 +1,8 @@
 """`make bench`: one simulated class, graded by stock `nbgrader autograde` and by this course, measured and compared.
 
-Every measurement is kept in benchmarks/runs/ as soon as it is there, so a run in pieces (`WEEK=3`), or one that was
-interrupted, goes on where it stopped; `FRESH=1` measures again. The tables go to benchmarks/results.md. A class larger
-than the usual one is only compared: where its time goes is the same.
+Every measurement is saved to benchmarks/runs/ at once, so a run in pieces (`WEEK=3`) or an interrupted one continues
+where it stopped; `FRESH=1` measures again. The tables go to benchmarks/results.md. A class larger than usual is only
+compared with stock, since its time goes to the same stages.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from autograder.grading.course_state import class_seed, state_folder
 from autograder.manifest import MANIFEST
 
 RUNS, REPORT = Path(__file__).parent / "runs", Path(__file__).parent / "results.md"
-USUAL = 24  # submissions of which the tables tell everything
-FEW = 12  # submissions where only memory is looked at
-LARGER = 4  # times as large is the class by which it is found what a further submission costs
+USUAL = 24  # submissions in a class that gets all tables
+FEW = 12  # submissions in a run that only measures memory
+LARGER = 4  # how many times larger the class is that shows the cost of a further submission
 
 
 def main() -> int:
@@ -59,7 +59,7 @@ COMPLETE = COMPARED | {"one", "larger", "open", "workers_2", "workers_4", "start
 
 
 def week(assignment: str, count: int, fresh: bool = False) -> dict:
-    """Measure one week, or what is missing of it; returns everything measured."""
+    """Measure one week, or what is still missing; returns everything measured."""
     RUNS.mkdir(parents=True, exist_ok=True)
     path = RUNS / f"{assignment}-{count}.json"
     kept = {} if fresh or not path.is_file() else json.loads(path.read_text())
@@ -76,7 +76,7 @@ def week(assignment: str, count: int, fresh: bool = False) -> dict:
         students = simulate(COURSE, root, assignment, count)
         (state_folder(root) / "seed").write_text(
             "benchmark\n"
-        )  # the same hidden inputs for both, also in a run in pieces
+        )  # the same hidden inputs for both, even in a run in pieces
         keep("assignment", lambda: assignment)
         keep("students", lambda: count)
         keep("load", load)
@@ -99,7 +99,7 @@ def _measure_stages(keep: Callable[[str, Callable[[], object]], None], assignmen
         return other
 
     def of_further_ones(what: str) -> dict:
-        """Of what the larger class has more: a submission is compared with its own stages and its own floor."""
+        """Costs of the submissions that only the larger class has: `per_submission` is about the same ones."""
         return in_own_process(class_of(LARGER * count, "larger"), assignment, what, without=root)
 
     keep("open", lambda: _ours(root, [assignment], "--isolation", "none", "--regrade"))
@@ -145,7 +145,7 @@ def together(assignments: list[str], count: int, fresh: bool = False) -> dict:
 
 
 def _ours(root: Path, assignments: list[str], *more: str, every: float = 1.0) -> dict:
-    """The recipe of `make autograde`, on this course root."""
+    """Run the recipe of `make autograde` on this course root."""
     shutil.rmtree(root / "autograded", ignore_errors=True)
     wanted = ",".join(assignments)
     command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", wanted, *more]
@@ -160,7 +160,7 @@ def _stock(ours: Path, root: Path, assignment: str, command: list[str], log: Pat
     measured = measure(command, cwd=root, env=_plain_environment(), stdout=_log(log), stderr=_log(log))
     return asdict(measured) | {
         "scores": gradebook_scores(root, assignment)
-    }  # it fails where one submission cannot be read
+    }  # stock fails if it cannot read a submission
 
 
 def _plain_environment() -> dict[str, str]:
@@ -191,7 +191,7 @@ def gradebook_scores(root: Path, assignment: str) -> dict[str, dict[str, float |
 
 
 def differences(students: list[Student], ours: dict, stock: dict) -> list[str]:
-    """Where the two disagree on a submission that can be read, or where ours is not the expected score."""
+    """Where the two disagree on a gradable submission, or where ours is not the expected score."""
     found = []
     for student in students:
         if student.ungradable:
@@ -214,8 +214,8 @@ def _points(score: float | None) -> str:
 
 
 def report(weeks: list[dict], larger: list[dict] = ()) -> str:
-    """The page people read. ``larger``: the same weeks with larger classes, which are only compared."""
-    if all(w["assignment"] == TOGETHER for w in weeks):  # its weeks are not measured to the end
+    """The results page. ``larger``: the same weeks with larger classes, which are only compared with stock."""
+    if all(w["assignment"] == TOGETHER for w in weeks):  # no week is fully measured
         weeks = []
     if not weeks and not larger:
         return "# Benchmark\n\nNothing is measured yet: run `make bench`.\n"
@@ -350,15 +350,15 @@ def _stage_rows(weeks: list[dict]) -> list[list[str]]:
 
 
 def per_submission(w: dict) -> float:
-    """CPU seconds by which a larger class takes longer, for each submission that it has more.
+    """CPU seconds that each further submission of a larger class costs.
 
-    What is paid once is not in it: the start, and what the first few answers of a kind cost the judges.
+    This leaves out what is paid once: the start, and what the first few answers of a kind cost the judges.
     """
     return (w["larger"]["cpu"] - w["ours"]["cpu"]) / ((LARGER - 1) * w["students"])
 
 
 def gradebook_cost(w: dict) -> float:
-    """What is left of a submission's CPU time when the measured stages are taken off."""
+    """A further submission's CPU time without the measured stages."""
     return per_submission(w) - w["stages"]["intake"] - w["stages"]["trusted"] - w["stages"]["untrusted"]
 
 

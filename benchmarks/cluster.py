@@ -1,6 +1,6 @@
 """`make scale-cluster`: a large class over two Dask workers on this machine, one of which is killed in the middle.
 
-It is not replaced, so the rest is graded by the other one. What counts is that every score is as due and nothing is left.
+It is not replaced, so the other one grades the rest. Every score must be as expected, and nothing may be left behind.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def main() -> int:
 
 
 class Killer:
-    """Kills a worker when so many submissions are done."""
+    """Kills a worker as soon as ``when`` submissions are done."""
 
     def __init__(self, worker: subprocess.Popen, root: Path, assignment: str, when: int) -> None:
         self.killed_at, self.done = 0.0, 0
@@ -100,7 +100,7 @@ class Killer:
 
 @contextlib.contextmanager
 def cluster(folder: Path, environment: dict[str, str]) -> Iterator[tuple[Path, list[subprocess.Popen]]]:
-    """A scheduler, by its file, and two workers without a nanny that would replace them."""
+    """Run a scheduler, yielded as its file, and two workers without a nanny that would replace them."""
     scheduler = folder / "scheduler.json"
     common = ["--scheduler-file", str(scheduler), "--host", "127.0.0.1", "--no-dashboard"]
     processes: list[subprocess.Popen] = []

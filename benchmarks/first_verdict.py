@@ -1,4 +1,4 @@
-"""How long one submission takes by itself, beside `import torch`: a week's solution in a new course root, nothing graded yet."""
+"""Time of one submission by itself, compared with `import torch`: a week's solution in a new, ungraded course root."""
 
 import argparse
 import os
@@ -31,7 +31,7 @@ def main() -> int:
     weeks = [assignment_of(options.week, COURSE)] if options.week else list(MANIFEST)
     rows, others = [], load()
     for assignment in weeks:
-        one_round(assignment)  # files come from the disk, and are compiled, once
+        one_round(assignment)  # warm-up: reads files from the disk, and compiles them
         torch, verdict, ratio = zip(*(one_round(assignment) for _ in range(ROUNDS)), strict=True)
         rows.append(
             f"| {assignment.split('_')[0]} | {statistics.median(torch):.2f} s | {statistics.median(verdict):.2f} s | "

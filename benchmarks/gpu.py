@@ -1,7 +1,7 @@
-"""`make bench-gpu`: one class graded on the GPU and on the CPU, and two reference kernels beside what the device can do.
+"""`make bench-gpu`: one class graded on the GPU and on the CPU, and two reference kernels against the device's best.
 
-Without a GPU the same code runs on the CPU with small inputs. Nothing is timed there: it is only seen to work. The page
-is benchmarks/results_gpu.md.
+Without a GPU the same code runs on the CPU with small inputs, untimed, only to show that it works. The page is
+benchmarks/results_gpu.md.
 """
 
 import argparse
@@ -29,12 +29,12 @@ from autograder.reference import alibi_bias, alibi_slopes, apply_rotary_emb
 from autograder.reference.attention import attend, causal_mask
 
 COURSE, REPORT = Path(__file__).resolve().parents[1], Path(__file__).parent / "results_gpu.md"
-AT_ONCE = 4  # submissions, as many as a run takes on a GPU
+AT_ONCE = 4  # submissions at the same time, as in any run on a GPU
 
 
 @dataclass
 class OnDevice:
-    """A class on one device. ``gpu_memory``: megabytes at most; ``wrong``: what differs from the scores that are due."""
+    """One device's results. ``gpu_memory``: peak in megabytes; ``wrong``: differences from the expected scores."""
 
     device: str
     wall: float
@@ -46,7 +46,7 @@ class OnDevice:
 
 @dataclass
 class Kernel:
-    """``apart``: by how much it differs from what it is compared with; ``times``: what was timed, in words."""
+    """One kernel's results. ``apart``: greatest difference from its counterpart; ``times``: the timings as text."""
 
     name: str
     apart: float
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def grade(assignment: str, count: int, device: str) -> OnDevice:
-    """The recipe of `make autograde` with this device, on a class of its own."""
+    """Run the recipe of `make autograde` with this device, on a new class."""
     with tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch:
         root = Path(scratch) / "course"
         make_course_root(COURSE, root, [assignment])
@@ -90,7 +90,7 @@ def grade(assignment: str, count: int, device: str) -> OnDevice:
 
 
 class _GpuMemory:
-    """Looks at what all processes hold on the GPU, twice a second, until the block ends."""
+    """Measures the GPU memory of all processes twice a second, until the block ends."""
 
     def __init__(self, device: str) -> None:
         self.most = 0.0
@@ -116,7 +116,7 @@ class _GpuMemory:
 
 
 def rope(device: str) -> Kernel:
-    """RoPE reads and writes each number once, at best as fast as a copy does."""
+    """Compare RoPE with a copy, the fastest possible: both read and write each number once."""
     on_gpu = device == "cuda"
     shape, dtype = ((8, 32, 4096, 128), torch.bfloat16) if on_gpu else ((2, 3, 33, 16), torch.float32)
     x, positions = torch.randn(shape, device=device, dtype=dtype), torch.arange(shape[2], device=device)
@@ -131,14 +131,14 @@ def rope(device: str) -> Kernel:
 
 
 def alibi(device: str) -> Kernel:
-    """Causal attention with ALiBi: the reference, which holds all scores, beside torch's fused flex_attention."""
+    """Compare the reference's causal ALiBi attention, which holds all scores, with torch's fused flex_attention."""
     on_gpu = device == "cuda"
     batch, heads, n, head_dim = (4, 16, 2048, 64) if on_gpu else (1, 4, 128, 16)
     dtype = torch.bfloat16 if on_gpu else torch.float32
     q, k, v = (torch.randn(batch, heads, n, head_dim, device=device, dtype=dtype) for _ in range(3))
     bias, mask, slopes = alibi_bias(heads, n).to(device), causal_mask(n, n).to(device), alibi_slopes(heads).to(device)
     seen = create_block_mask(lambda b, h, i, j: i >= j, None, None, n, n, device=device)
-    fused = torch.compile(flex_attention) if on_gpu else flex_attention  # uncompiled it needs no compiler
+    fused = torch.compile(flex_attention) if on_gpu else flex_attention  # uncompiled, it works without a compiler
 
     def score_mod(score: torch.Tensor, b: Any, h: Any, i: Any, j: Any) -> torch.Tensor:
         return score - slopes[h] * (i - j).abs()

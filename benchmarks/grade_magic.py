@@ -1,4 +1,4 @@
-"""How long `%grade` takes: in a kernel as a notebook server starts it, the first call and then ten, for every week."""
+"""How long `%grade` takes for every week: the first call and ten more, in a kernel as a notebook server starts it."""
 
 import argparse
 import os
@@ -44,12 +44,12 @@ def main() -> int:
 
 
 def last_exercise(assignment: str) -> str:
-    """The one that takes longest: everything before it is run too."""
+    """The exercise that takes longest: everything before it is run too."""
     return [entry.number for entry in MANIFEST[assignment] if entry.kind != "text"][-1]
 
 
 def seconds_of(assignment: str) -> tuple[list[float], float]:
-    """Of the first call, right after `%load_ext`, and of ten more, on the week's solution; and CPU seconds of one of these."""
+    """Seconds of the first call on the week's solution and of ten more; mean CPU seconds of one of these."""
     with tempfile.TemporaryDirectory(prefix="grade-") as scratch:
         name = f"{assignment}.ipynb"
         notebook = shutil.copy(COURSE / "solutions" / assignment / name, Path(scratch) / name)

@@ -1,6 +1,6 @@
-"""`make hostile`: the whole hostile class of week 3, by plain `nbgrader autograde` with the default limits, in one go.
+"""`make hostile`: grades the hostile class of week 3 in one run of plain `nbgrader autograde` with the default limits.
 
-Wall time per submission, and the submissions that took longest: none may take more than its own allowance.
+It reports the wall time per submission and the slowest submissions: none may go over its own limits.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Runs a command and measures it: wall time, CPU time of everything it started, memory, what it left behind."""
+"""Runs a command and measures its wall time, and the CPU time and memory of everything it started."""
 
 import ctypes
 import os
@@ -27,7 +27,7 @@ class Measured:
 
 
 def measure(command: list[str], every: float = 1.0, **options) -> Measured:
-    """Run ``command``. Meanwhile this process is the one that inherits orphans, so that no child's CPU time is lost."""
+    """Run and measure ``command``. Meanwhile this process adopts orphans, so that no descendant's CPU time is lost."""
     others = _children()
     _inherit_orphans(True)
     before, start = _children_cpu(), time.perf_counter()
@@ -53,7 +53,7 @@ def measure(command: list[str], every: float = 1.0, **options) -> Measured:
 
 
 def reap(others: set[int]) -> None:
-    """Wait for the orphans, and for theirs, but not for ``others``, children that were there before."""
+    """Wait for all adopted orphans, but not for ``others``, the children that were there before."""
     while orphans := _children() - others:
         for pid in orphans:
             os.waitpid(pid, 0)
@@ -93,7 +93,7 @@ def memory_of_children(others: set[int]) -> float:
 
 
 def pss(pid: int) -> float:
-    """A process's proportional share of memory in MB; its resident memory where the kernel does not tell the share."""
+    """A process's proportional share of memory in MB, or its resident memory if the kernel reports no share."""
     for name, key in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
         try:
             for line in Path(f"/proc/{pid}/{name}").read_text().splitlines():
@@ -105,7 +105,7 @@ def pss(pid: int) -> float:
 
 
 def cpu_of_tree(root: int) -> float:
-    """CPU seconds of a process and all it has started, ended ones included; known to a hundredth of a second."""
+    """CPU seconds of a process and all it has started, including ended ones; precise to a hundredth of a second."""
     table = _processes()
     return sum(sum(map(int, table[pid][11:15])) for pid in descendants(root) | {root} if pid in table) / TICKS
 
@@ -123,7 +123,7 @@ def _processes() -> dict[int, list[str]]:
 
 
 def machine() -> dict[str, str]:
-    """What ran it, without names or paths."""
+    """The hardware and software of this machine, without names or paths."""
     model = [
         line.split(":")[1].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

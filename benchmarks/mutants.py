@@ -1,9 +1,9 @@
 """`make mutants`: are the hidden tests sharp? Every right answer is changed in one place, in all ways that
 `mutators` knows, and each of these mutants is graded. One that keeps full marks survives.
 
-A survivor that the contract cannot tell from a right answer is listed in mutants.toml, with the reason. Any other ends
-the command with an error, and so does an entry of that list that does not survive any more. The table goes to
-benchmarks/mutants.md; with WEEK=3 only that week's part of it is made anew.
+A survivor that the contract cannot tell from a right answer is listed in mutants.toml, with the reason. Any other
+survivor is an error, and so is a listed mutant that no longer survives. The table goes to benchmarks/mutants.md; with
+WEEK=3 only that week's part of it is replaced.
 """
 
 import argparse
@@ -35,19 +35,19 @@ from autograder.misconceptions.bank import NAMES
 COURSE, HERE = Path(__file__).resolve().parents[1], Path(__file__).parent
 REPORT, EQUIVALENT = HERE / "mutants.md", HERE / "mutants.toml"
 SEED = 1
-# A right answer takes at most 0.3 s and 100 MB beyond what is there.
+# A right answer takes at most 0.3 s, and 100 MB more than the process already has.
 CPU_SECONDS, MEMORY = 20, 4 * 2**30
 
 
 @dataclass
 class Examined:
-    """One exercise's mutants, and what became of them."""
+    """The results of one exercise's mutants."""
 
     entry: Exercise
     count: int
-    unlisted: list[str]  # changes that keep full marks, and are in no list
-    listed: dict[str, str]  # those that are, with the reason
-    stale: list[str]  # what the list says of mutants that are noticed, or are none
+    unlisted: list[str]  # changes that keep full marks and are not listed
+    listed: dict[str, str]  # listed changes that keep full marks, with the reason
+    stale: list[str]  # listed changes that are noticed, or that no mutant has
 
     @property
     def killed(self) -> int:
@@ -59,8 +59,8 @@ def main() -> int:
     parser.add_argument("--week", help="only this week (default: all)")
     options = parser.parse_args()
     weeks = [assignment_of(options.week, COURSE)] if options.week else list(MANIFEST)
-    sys.path.append(str(COURSE / "source"))  # what is released beside a notebook: its set-up cell imports it
-    torch.set_num_threads(1)  # children are forked, and threads are not
+    sys.path.append(str(COURSE / "source"))  # files released with a notebook, which its set-up cell imports
+    torch.set_num_threads(1)  # a forked child has none of its parent's threads
     found = {week: [examine(*one) for one in answers(week)] for week in weeks}
     write_report(found)
     for exercise in [exercise for exercises in found.values() for exercise in exercises]:
@@ -74,8 +74,7 @@ def main() -> int:
 
 
 def answers(week: str) -> Iterator[tuple[str, Exercise, str, dict[str, Any]]]:
-    """The right answers of a week that are not free text, as they stand in its text, each with the names defined before
-    it."""
+    """The right answers of a week from its text, except free text, each with the names defined before it."""
     graded = {e.grade_id for e in MANIFEST[week] if e.kind != "text"}
     names = dict(NAMES)
     for cell in to_notebook((COURSE / "source" / f"{week}.py").read_text(encoding="utf-8")).cells:
@@ -125,8 +124,8 @@ class Judge:
             return bool(self.check(subject).score == self.entry.points)
 
     def pass_apart(self, changed: list[Mutant]) -> list[bool]:
-        """Each one's outcome. They run in a child that may be ended by its limits: then the one at hand has not passed,
-        and another child goes on after it."""
+        """Return each mutant's outcome. They run in a child process; if its limits end it, the current mutant has not
+        passed, and another child continues with the next."""
         outcomes: list[bool] = []
         while len(outcomes) < len(changed):
             outcomes += self._in_child(changed[len(outcomes) :])
@@ -161,7 +160,7 @@ def _equivalents() -> dict[str, list[dict[str, Any]]]:
 
 
 def write_report(found: dict[str, list[Examined]]) -> None:
-    """The page people read; weeks that were not examined keep their part."""
+    """Write the results page; weeks that were not examined keep their part."""
     old = REPORT.read_text(encoding="utf-8") if REPORT.is_file() else ""
     parts = {part.split("\n")[0]: part.rstrip() for part in re.split(r"^## ", old, flags=re.MULTILINE)[1:]}
     parts |= {week: _part(week, exercises) for week, exercises in found.items()}

@@ -1,8 +1,8 @@
-"""Small changes of a right answer, one at a time: what the hidden tests must notice.
+"""Small changes to a right answer, one at a time, which the hidden tests must notice.
 
 `mutants` takes the text of an answer and returns every text that differs from it by one change of the syntax tree.
-Names, docstrings and the messages of errors stay as they are, and so does what says on which device something lies:
-tests run on one.
+Docstrings and error messages stay as they are, and so do device arguments, since tests run on one device. Names change
+only as `RELATED` and `REAL` say.
 """
 
 import ast
@@ -35,7 +35,7 @@ OPERATORS: dict[type, tuple[type, ...]] = {
     ast.In: (ast.NotIn,),
     ast.NotIn: (ast.In,),
 }
-# Functions, methods and dtypes that are taken for each other.
+# Functions, methods and dtypes that people mistake for each other.
 RELATED = {
     "min": ("max",),
     "max": ("min", "mean"),
@@ -62,10 +62,10 @@ RELATED = {
     "double": ("float",),
     "float": ("double", "half"),
 }
-# Arguments that need not be whole numbers: each may be cut to one.
+# Arguments that need not be whole numbers: a mutant truncates one of them.
 REAL = {"base", "scale", "slope", "tol", "beta_fast", "beta_slow"}
 COMMUTATIVE = (ast.Add, ast.Mult)
-SYMMETRIC = {"transpose", "promote_types", "min", "max"}  # the order of their arguments means nothing
+SYMMETRIC = {"transpose", "promote_types", "min", "max"}  # the order of their arguments does not matter
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Mutant:
 
 
 def mutants(source: str) -> list[Mutant]:
-    """Every change of the answer ``source``, in the order of its text; no two are the same text."""
+    """Every mutant of the answer ``source``, in the order of its text, without duplicates."""
     tree = ast.parse(source)
     before = ast.unparse(tree)
     found: dict[str, Mutant] = {}
@@ -93,7 +93,7 @@ def mutants(source: str) -> list[Mutant]:
 
 
 def _places(node: ast.AST) -> Iterator[tuple[ast.AST | list, str | int]]:
-    """Where an expression, statement or operator can be exchanged: an object with a field, or a list with an index."""
+    """Places where a node can be exchanged: an object with the name of a field, or a list with an index."""
     if isinstance(node, (ast.Raise, ast.JoinedStr)):
         return
     for field, value in ast.iter_fields(node):
@@ -112,7 +112,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
-    """What may stand in the place of this node."""
+    """The nodes that may replace this one."""
     for related in OPERATORS.get(type(node), ()):
         yield related()
     match node:
@@ -172,7 +172,7 @@ def _swapped(elements: list) -> Iterator[list]:
 
 
 def _other_calls(call: ast.Call) -> Iterator[ast.AST]:
-    """Arguments dropped or swapped; the call dropped, its object or only argument left."""
+    """The call with arguments dropped or swapped, or only its object or its single argument."""
     function, arguments, options = call.func, call.args, call.keywords
     for i in range(len(arguments)):
         if not _is_device(arguments[i]):

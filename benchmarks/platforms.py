@@ -1,6 +1,6 @@
-"""Is there a wheel for every pin, on every system and Python that the course names? Writes benchmarks/platforms.md.
+"""Checks that every pin has a wheel on the systems and Pythons that the course names; writes benchmarks/platforms.md.
 
-Needs a network and uv, whose resolver answers for other systems than the one it runs on: pip install uv.
+Needs a network and uv (pip install uv), whose resolver can answer for systems other than the one it runs on.
 """
 
 import datetime

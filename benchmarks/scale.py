@@ -1,6 +1,6 @@
-"""`make scale`: a large class in one run, against small ones: time per submission, memory over time, what is left.
+"""`make scale`: compares a large class with small ones: time per submission, memory over time, what is left behind.
 
-The submissions are those of the simulated class, each with its own answers and the score it is due.
+The submissions are those of the simulated class, each with its own answers and expected score.
 """
 
 import argparse
@@ -31,7 +31,7 @@ class Run:
     left: list[str]
 
     def flatness(self) -> tuple[float, float]:
-        """Memory in the second quarter of the run and in the last one, megabytes; the median, as workers come and go."""
+        """Median memory in MB in the second and in the last quarter of the run; the median, as workers come and go."""
         end = self.measured.samples[-1][0] if self.measured.samples else 0
 
         def between(a: float, b: float) -> float:
@@ -103,7 +103,7 @@ def run(assignment: str, count: int, isolation: str = "bubblewrap") -> Run:
 
 
 def wrong_scores(students: list[Student], found: dict[str, dict[str, float | None]]) -> list[str]:
-    """Students whose scores are not, cell by cell, the hand-written ones; an ungradable one must have none."""
+    """Students whose scores differ in any cell from the hand-written ones; an ungradable one must have none."""
     wrong = []
     for student in students:
         given = found.get(student.name)
@@ -114,18 +114,18 @@ def wrong_scores(students: list[Student], found: dict[str, dict[str, float | Non
 
 
 def left_behind(root: Path, temporary: Path) -> list[str]:
-    """Processes, temporary files, results that wait."""
+    """Leftover processes, temporary files and pending results."""
     processes = [f"process {pid}" for pid in descendants(os.getpid())]
     files = [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")]
     return processes + files + [f"pending {path.name}" for path in (root / ".autograder" / "pending").glob("*")]
 
 
 def report(assignment: str, around: list[Run], large: Run, busy: float) -> str:
-    """The page people read; ``around`` the large class were, in turn, classes of one and small ones."""
+    """The results page. ``around``: the other runs, alternately with a class of one and a small class."""
     ones, small = around[::2], around[1::2]
 
     def each(r: Run, what: str) -> float:
-        """Milliseconds of a submission beyond the first."""
+        """Milliseconds per submission beyond the first."""
         alone = statistics.mean(getattr(one.measured, what) for one in ones)
         return 1000 * (getattr(r.measured, what) - alone) / (r.count - 1)
 

@@ -17,14 +17,14 @@ COURSE = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    """In a process of its own, which ends up with torch in it: print the costs of one week's class as JSON."""
+    """Print the costs of one week's class as JSON; runs in its own process, because it imports torch."""
     root, assignment, what, without = Path(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4])
     tasks, reading = _tasks(root, assignment, without)
     print(json.dumps(floor(tasks) if what == "floor" else stages(tasks, reading, what == "isolated")))
 
 
 def in_own_process(root: Path, assignment: str, what: str, without: Path) -> dict:
-    """The costs of a class, but for the students that the class under ``without`` has, too."""
+    """The costs of a class, except for students whom the class under ``without`` has too."""
     done = subprocess.run(
         [sys.executable, __file__, str(root), assignment, what, str(without)],
         env=environment(),
@@ -41,7 +41,7 @@ def environment() -> dict[str, str]:
 
 
 def start_up(assignment: str) -> dict[str, float]:
-    """CPU seconds of what is paid once per run: the command, the process that checks."""
+    """CPU seconds paid once per run: for the command, and for the process that checks."""
 
     def cpu_of(statement: str) -> float:
         options = {"env": environment(), "cwd": COURSE}
@@ -60,7 +60,7 @@ def start_up(assignment: str) -> dict[str, float]:
 
 
 def stages(tasks: list, reading: float, isolate: bool) -> dict[str, float]:
-    """CPU seconds per submission, stage by stage, of which ``reading`` took so long in all; ``sandbox`` is paid once."""
+    """CPU seconds per submission by stage; ``reading`` is the total for intake, and ``sandbox`` is paid once."""
     from autograder.grading.marking import judge
     from autograder.grading.sandbox.sandbox import Sandbox
     from autograder.grading.sandbox.session import Session
@@ -150,7 +150,7 @@ def _in_fork(work) -> None:
 
 
 def _tasks(root: Path, assignment: str, without: Path) -> tuple[list, float]:
-    """The class as the grader takes it in, and the CPU seconds that took."""
+    """The class's tasks as the grader reads them, and the CPU seconds that took."""
     from autograder.course import instructor_cells, released_files
     from autograder.errors import UngradableError
     from autograder.grading.course_state import class_seed
@@ -173,7 +173,7 @@ def _tasks(root: Path, assignment: str, without: Path) -> tuple[list, float]:
 
 
 def _marks(sandbox):
-    """A function that says the CPU seconds used since it was last called: here, and in the sandbox."""
+    """Return a function that gives the CPU seconds used since its last call: here, and in the sandbox."""
     last = [time.process_time(), cpu_of_tree(sandbox.process.pid)]
 
     def mark() -> tuple[float, float]:

@@ -1,8 +1,8 @@
-"""Whether what hangs, crashes or waits gets the same points each time: `python benchmarks/steady.py [RUNS] [NAMES]`.
+"""Checks that code that hangs, crashes or waits gets stable points: `python benchmarks/steady.py [RUNS] [NAMES]`.
 
 Every submission of the hostile class of week 3 whose name matches NAMES is graded RUNS times alone and RUNS times in a
 class of 24, on the machine as it is and beside four busy processes, with the default limits. The exit status is 1 if a
-submission has got different points, or others than it is due. Ten runs of all take hours.
+submission's points vary or are not the expected ones. Ten runs of all take hours.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def busy(count: int) -> Iterator[None]:
 
 
 def tasks_of(root: Path) -> tuple[list[Task], dict[str, dict[str, float]]]:
-    """Of those that can be graded, with what each is due."""
+    """The tasks of all gradable submissions, and their expected points."""
     make_course_root(COURSE, root, [WEEK])
     template, files, notebook = instructor_cells(root, WEEK), released_files(root, WEEK), released()
     tasks, due = [], {}

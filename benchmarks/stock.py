@@ -2,9 +2,9 @@
 
 Our hidden tests refuse to run in a student's kernel. Here, for the comparison only, they are let in: the cell opens
 ``grading()`` itself and ends in the score, which stock nbgrader takes as partial credit. Warnings are silenced in it,
-since stock nbgrader gives no point to a cell that has anything on stderr. An answer whose cell stopped, so that its name
-is not there, is an answer that is not there: else a test that needs several would stop with a NameError. Anybody who
-grades for real must not do that: student code can then read and change the tests.
+since stock nbgrader gives no point to a cell that has anything on stderr. If a cell stopped before it defined its
+answer, the answer counts as missing; otherwise a test that needs several answers would stop with a NameError. Never do
+this when you grade for real: student code can then read and change the tests.
 """
 
 import re
@@ -18,8 +18,7 @@ from autograder.course import course_config, source_notebook
 from autograder.grading.plugins.gradebook import register_assignment
 from autograder.grading.source_names import free_names
 
-# The defaults of nbgrader 0.9.6, but for the names of folders, and that cells tagged `experiment` are not run: we do
-# not run them either, and nbclient has an option for it.
+# The defaults of nbgrader 0.9.6, except that nbclient skips cells tagged `experiment`: we do not run them either.
 CONFIG = """c = get_config()
 c.CourseDirectory.course_id = "stock"
 c.Execute.skip_cells_with_tag = "experiment"
@@ -47,7 +46,7 @@ def make_stock_root(ours: Path, target: Path, assignment: str, seed: int) -> Non
 
 
 def open_to_the_kernel(source: str, seed: int) -> str:
-    """A hidden test that runs in the student's kernel and ends in the score."""
+    """Rewrite a hidden test so that it runs in the student's kernel and ends in the score."""
     found = re.search(r"### BEGIN HIDDEN TESTS\n(.*?)\n### END HIDDEN TESTS", source, re.DOTALL)
     if not found:
         return source

@@ -1,1 +1,1 @@
-"""From one text notebook per week to the instructor's, the student's and the solution notebook."""
+"""Builds the instructor's, the student's and the solution notebook from one text notebook per week."""

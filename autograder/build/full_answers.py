@@ -1,4 +1,4 @@
-"""For people who learn alone: the mark scheme of each text answer stands below it in `solutions/`."""
+"""Puts the mark scheme of each text answer below it in `solutions/`, for people who learn alone."""
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
@@ -10,7 +10,7 @@ OPENING = "**A full answer says…** (the mark scheme, to judge your own answer 
 
 
 def add_full_answers(solution: NotebookNode, source: NotebookNode) -> None:
-    """Put the schemes of the instructor's notebook ``source`` below the answers; those of an earlier build go."""
+    """Put the schemes of the instructor's notebook ``source`` below the answers; they replace an earlier build's."""
     schemes = _schemes(source)
     cells = []
     for cell in solution.cells:
@@ -28,7 +28,7 @@ def add_full_answers(solution: NotebookNode, source: NotebookNode) -> None:
 
 
 def _schemes(source: NotebookNode) -> dict[str, str]:
-    """The mark scheme of each text answer: it stands in the last question before the answer."""
+    """The mark scheme of each text answer, from the last question before the answer."""
     found: dict[str, str] = {}
     scheme = ""
     for cell in source.cells:

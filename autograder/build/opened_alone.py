@@ -1,6 +1,6 @@
-"""A released notebook opened without its folder, as Colab does: its files are fetched, or named; and the badges to open it.
+"""Lets students open a released notebook without its folder, as in Colab: it fetches its files, or names them.
 
-All this is in what is released only. Grading puts the instructor's set-up cell back.
+Only released notebooks have this code and the Colab badge; grading puts the instructor's set-up cell back.
 """
 
 import re
@@ -20,7 +20,7 @@ BADGES = re.compile(r"(<!-- badges[^>]*-->\n).*?(<!-- end of badges -->)", re.DO
 
 
 class OpenedAlone(NbGraderPreprocessor):
-    """The set-up cell of a released notebook looks for its files first; the first cell has a badge if there is an address."""
+    """Makes the set-up cell look for the notebook's files first, and adds a badge if there is an address."""
 
     course = Unicode("", help="The folder of the course, where pyproject.toml has the public address.").tag(config=True)
 
@@ -39,8 +39,8 @@ class OpenedAlone(NbGraderPreprocessor):
 
 
 def look_for_files(assignment: str, address: PublicAddress) -> str:
-    """Code that fetches the notebook's files where they are missing, or says in one sentence what to do. Its names begin with
-    an underscore: no answer may come to rest on them."""
+    """Code that fetches missing files of the notebook, or says in one sentence what to do. Its names begin with an
+    underscore so that no answer relies on them."""
     names = ", ".join(f'"{name}"' for name in (*SHARED_FILES, *RELEASED_FILES.get(assignment, ())))
     where = address.raw(f"notebooks/{assignment}")
     if where:

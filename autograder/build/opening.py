@@ -1,4 +1,4 @@
-"""What a week costs and gives, and its points: the build writes them into a notebook's opening, from the manifest."""
+"""The time, topic and points of a week, which the build writes from the manifest into a notebook's opening."""
 
 import re
 
@@ -8,7 +8,7 @@ MARK = re.compile(r"<!-- (?P<what>costs|points) of (?P<assignment>\w+) -->(?:\n\
 
 
 def with_tables(text: str) -> str:
-    """The text of a cell, with what the marks in it stand for."""
+    """Return the text of a cell with the generated block after each mark."""
     return MARK.sub(lambda mark: f"{_bare(mark)}\n\n{BLOCKS[mark['what']](mark['assignment'])}\n\n<!-- end -->", text)
 
 
@@ -18,7 +18,7 @@ def without_tables(text: str) -> str:
 
 
 def costs(assignment: str) -> str:
-    """Two lines for the first screen."""
+    """Two lines for the first screen: time, points and topic."""
     outline, exercises = OUTLINES[assignment], MANIFEST[assignment]
     minutes = sum(exercise.minutes for exercise in exercises)
     return (
@@ -40,7 +40,7 @@ def points(assignment: str) -> str:
 
 
 def hours(assignment: str) -> float:
-    """What the week takes, to the half hour."""
+    """The hours that a week takes, to the half hour."""
     minutes = sum(exercise.minutes for exercise in MANIFEST[assignment]) + OUTLINES[assignment].reading
     return round(minutes / 30) / 2
 

@@ -58,7 +58,7 @@ def build(root: Path, text: Path) -> list[str]:
 
 
 def build_own(root: Path, assignment: str) -> list[str]:
-    """The students' version of an assignment of one's own, as nbgrader generates it; returns the files that changed."""
+    """Build the students' version of an instructor's own assignment with nbgrader; returns the files that changed."""
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
         shutil.copytree(
@@ -79,7 +79,7 @@ def build_own(root: Path, assignment: str) -> list[str]:
 
 
 def stale_products(root: Path, text: Path) -> list[str]:
-    """The files of one week under source/ and notebooks/ that are not what the text builds."""
+    """The files of one week under source/ and notebooks/ that differ from what the text builds."""
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
         _stage(root, stage, text)
@@ -109,7 +109,7 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
 
 
 def copy_released(file: Path, target: Path) -> None:
-    """Copy a released file. The scripts that a helper module reads from a folder become part of it: students get one file."""
+    """Copy a released file. Scripts that a helper module reads from a folder are put into it: students get one file."""
     if file.suffix != ".py":
         shutil.copy(file, target)
         return
@@ -175,7 +175,7 @@ def _generate(root: Path, stage: Path, converter_class: type, assignment: str) -
 
 
 def _gist(log: CapturedLog) -> str:
-    """What a person needs of nbgrader's error log: the failing cell and its error, or the last line of the traceback."""
+    """The useful part of nbgrader's error log: the failing cell and its error, or the last line of the traceback."""
     traceback: str = strip_ansi(log.traceback)
     _, _, cell_error = traceback.partition("CellExecutionError: ")
     return cell_error or traceback.rpartition("\n")[2]
@@ -199,7 +199,7 @@ def _show_full_answers(solution: Path, source: Path) -> None:
 
 
 def _publish(staged: Path, target: Path, root: Path) -> list[str]:
-    """Put staged files in place, only those that differ, and remove generated ones that are gone."""
+    """Copy staged files that differ into place, and remove generated files no longer built; return the changes."""
     changed = []
     target.mkdir(parents=True, exist_ok=True)
     wanted = {path.name: path.read_bytes() for path in staged.iterdir() if path.is_file()}

@@ -1,4 +1,4 @@
-"""nbgrader preprocessors for building: what the student's copy loses, and what the solution keeps."""
+"""nbgrader preprocessors that build the student's copy and the solution."""
 
 import hashlib
 import html
@@ -20,9 +20,9 @@ from autograder.errors import RegionError
 
 
 class ClearAnswers(NbGraderPreprocessor):
-    """Stubs for solutions; in cells tagged ``by-hand`` the solution vanishes and the dict of ``None`` stays.
+    """Replaces solutions by stubs; in cells tagged ``by-hand`` the solution goes and the dict of ``None`` stays.
 
-    An assignment of one's own gets nbgrader's stubs.
+    An instructor's own assignment gets nbgrader's stubs.
     """
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
@@ -44,7 +44,7 @@ class ClearAnswers(NbGraderPreprocessor):
 
 
 class KeepSolution(NbGraderPreprocessor):
-    """The solution notebook: answers without markers, no hidden tests, no mark scheme, no old output."""
+    """Makes the solution notebook: answers without markers, no hidden tests, no mark scheme, no old output."""
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int
@@ -56,7 +56,7 @@ class KeepSolution(NbGraderPreprocessor):
 
 
 class ExecuteSolution(Execute):
-    """Runs the solution; unlike in grading, a cell that fails is an error of ours and ends the build."""
+    """Runs the solution. Unlike in grading, a cell that fails is our own mistake and ends the build."""
 
     allow_errors = Bool(False, help="A solution has no failing cells.")
     coalesce_streams = Bool(True, help="Whether a long print comes in one message or two depends on the machine.")
@@ -71,7 +71,7 @@ class DescribeFigures(NbGraderPreprocessor):
             pictures = [data for data in outputs if PICTURE.match(data.get("text/html", ""))]
             text = caption(below.source) if below.cell_type == "markdown" else ""
             for number, data in enumerate(pictures, 1):
-                data.pop("image/png", None)  # it stands in the HTML as well; only grading's intake needs it by itself
+                data.pop("image/png", None)  # the HTML has it as well; only grading's intake needs it separately
                 if text:
                     alt = html.escape(text if len(pictures) == 1 else f"Picture {number} of {len(pictures)}. {text}")
                     before, _, after = data["text/html"].partition('alt="')
@@ -93,7 +93,7 @@ def caption(source: str) -> str:
 
 
 class FullAnswers(NbGraderPreprocessor):
-    """For people who learn alone: mark schemes, and a note of the sources, by which a build knows that nothing changed."""
+    """Adds mark schemes for people who learn alone, and a source digest by which a build sees changes."""
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         folder = Path(resources["metadata"]["path"])
@@ -103,7 +103,7 @@ class FullAnswers(NbGraderPreprocessor):
 
 
 def source_digest(folder: Path) -> str:
-    """Names the content of an assignment's folder under source/; what editors and systems leave there is not part of it."""
+    """Digest of an assignment's folder under source/, without files that editors and systems leave there."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.suffix in PRODUCTS:
@@ -115,7 +115,7 @@ PRODUCTS = (".ipynb", ".py", ".json", ".npz")
 
 
 class ReleaseMetadata(NbGraderPreprocessor):
-    """Notebook metadata that is the same on every machine; an assignment of one's own keeps what it has."""
+    """Makes a week's metadata the same on every machine; an instructor's own assignment keeps its metadata."""
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         if not is_week(resources["nbgrader"]["assignment"]):

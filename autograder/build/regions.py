@@ -13,7 +13,7 @@ TEXT_STUB = ("YOUR ANSWER HERE",)
 
 
 def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[str, bool]:
-    """Put ``stub`` in the place of every ``BEGIN name … END name``, as deeply indented; says whether there was one."""
+    """Replace every ``BEGIN name … END name`` by ``stub``, equally indented; also return whether there was one."""
     lines, inside, found = [], False, False
     for line in source.split("\n"):
         if f"BEGIN {name}" in line:
@@ -34,13 +34,13 @@ def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[
 
 
 def extract_region(source: str, name: str) -> str:
-    """What stands between ``BEGIN name`` and ``END name``; empty if there is no such region."""
+    """The text between ``BEGIN name`` and ``END name``; empty if there is no such region."""
     _, begin, rest = source.partition(f"### BEGIN {name}\n")
     return rest.partition(f"### END {name}")[0].strip() if begin else ""
 
 
 def unmark(source: str, name: str) -> str:
-    """Keep what stands in the regions, drop the marker lines."""
+    """Keep the text in the regions, and drop the marker lines."""
     return "\n".join(line for line in source.split("\n") if f"BEGIN {name}" not in line and f"END {name}" not in line)
 
 
@@ -55,8 +55,8 @@ def clear_solution(cell: Mapping[str, Any]) -> str:
 
 
 def clear_stock_solutions(notebook: NotebookNode, config: Config, assignment: str) -> None:
-    """nbgrader's own stubs, in an assignment of one's own: a solution without a region goes as a whole."""
-    from nbgrader.preprocessors import ClearSolutions  # only now: the weeks do without
+    """Put nbgrader's stubs into an instructor's own assignment; a solution without a region is replaced as a whole."""
+    from nbgrader.preprocessors import ClearSolutions  # imported late: the weeks do not need it
 
     try:
         ClearSolutions(config=config).preprocess(notebook, {})
@@ -65,7 +65,7 @@ def clear_stock_solutions(notebook: NotebookNode, config: Config, assignment: st
 
 
 def clear_hidden(source: str) -> str:
-    """Without hidden tests and mark scheme."""
+    """Remove the hidden tests and the mark scheme."""
     source, _ = replace_region(source, "HIDDEN TESTS")
     source, _ = replace_region(source, "MARK SCHEME")
     return source.rstrip("\n")

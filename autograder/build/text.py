@@ -23,14 +23,14 @@ HEADER = {
         "notebook_metadata_filter": "jupytext",
     },
 }
-FOLDED = {"source_hidden": True}  # of a cell that nobody needs to read; JupyterLab shows its first line
-AFTER = ("After you have run it", "After you have answered")  # the folds that hold what a prediction is about
+FOLDED = {"source_hidden": True}  # for a cell that nobody needs to read; JupyterLab shows its first line
+AFTER = ("After you have run it", "After you have answered")  # titles of the folds that hold the answer to a prediction
 FOLD_AFTER = re.compile(r"<summary>(After .*?)</summary>")
 KEPT = ("tags", "jupyter", "nbgrader")
 
 
 def to_notebook(text: str) -> NotebookNode:
-    """The instructor's notebook of a text notebook."""
+    """Convert a text notebook to the instructor's notebook."""
     notebook: NotebookNode = jupytext.reads(text, fmt="py:percent")
     notebook.metadata = NotebookNode(kernelspec=KERNEL, language_info={"name": "python"})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
@@ -54,7 +54,7 @@ def to_notebook(text: str) -> NotebookNode:
 
 
 def to_text(notebook: NotebookNode) -> str:
-    """The text notebook of an instructor's notebook; the inverse of ``to_notebook``."""
+    """Convert the instructor's notebook to a text notebook; the inverse of ``to_notebook``."""
     notebook = nbformat.from_dict(notebook)
     notebook.metadata = NotebookNode(HEADER)
     for cell in notebook.cells:
@@ -119,6 +119,6 @@ def _cell_id(cell: NotebookNode, seen: set[str]) -> str:
 
 
 def _beginning(cell: NotebookNode) -> str:
-    """Enough of a cell to find it by."""
+    """The first line of a cell, to find it by."""
     lines = [line for line in cell.source.splitlines() if line.strip()]
     return repr(lines[0][:80]) if lines else "nothing, it is empty"

@@ -1,4 +1,4 @@
-"""What is compared: a class's answers, and what was there before the class wrote."""
+"""Reads what is compared: a class's answers, and the material that existed before them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ GIVEN_NAMES = frozenset(entry.grade_id for entries in MANIFEST.values() for entr
 
 @dataclass
 class ClassAnswers:
-    """The text of every answer by student and exercise, who could not be read, and what was cut."""
+    """Every answer's text by student and exercise, the students who could not be read, the answers that were cut."""
 
     texts: dict[str, dict[str, str]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class ClassAnswers:
 
 
 def read_class(root: Path, assignment: str, folders: dict[str, Path]) -> ClassAnswers:
-    """Every submission through the intake, as for grading. Nothing is run."""
+    """Read every submission through the intake, as for grading, but run nothing."""
     found = ClassAnswers()
     for student, folder in folders.items():
         try:
@@ -47,7 +47,7 @@ def read_class(root: Path, assignment: str, folders: dict[str, Path]) -> ClassAn
 
 
 def earlier_folders(places: list[str], root: Path, assignment: str) -> list[Path]:
-    """The assignment's submissions in the ``submitted`` folders of earlier years. Raises ``CourseError`` for one without."""
+    """The assignment's submissions in earlier years' folders. Raises ``CourseError`` for a folder without any."""
     found: list[Path] = []
     for place in places:
         here = sorted(path for path in (root / place).glob(f"*/{assignment}") if not why_no_name(path.parent.name))
@@ -60,7 +60,7 @@ def earlier_folders(places: list[str], root: Path, assignment: str) -> list[Path
 
 
 def clean(text: str) -> str:
-    """An answer as it is compared and shown: printable, and no longer than anybody writes."""
+    """An answer as it is compared and shown: printable, and at most `MAX_COMPARED` characters."""
     lines = text[:MAX_COMPARED].replace("\u200b", "").split("\n")
     return "\n".join(visible(line.expandtabs(4)) for line in lines)
 
@@ -76,12 +76,12 @@ def text_exercises(root: Path, assignment: str) -> frozenset[str]:
 
 
 def titles(root: Path, assignment: str) -> dict[str, str]:
-    """What an exercise is called on the page."""
+    """The exercises' titles on the page."""
     return {entry.grade_id: f"{entry.number} {entry.grade_id}" for entry in exercises(root, assignment)}
 
 
 def given(root: Path, assignment: str, earlier: tuple[Answers, ...] = ()) -> Given:
-    """What the assignment forces, and what is known of it."""
+    """Collect what the assignment forces, and the answers known beforehand."""
     source = nbformat.read(source_notebook(root, assignment), as_version=4)
     full = {cell.metadata.get("nbgrader", {}).get("grade_id"): unmark(cell.source, "SOLUTION") for cell in source.cells}
     in_words = [cell.source for cell in source.cells if cell.cell_type != "code"]
@@ -90,7 +90,7 @@ def given(root: Path, assignment: str, earlier: tuple[Answers, ...] = ()) -> Giv
     known: dict[str, dict[str, frozenset[str]]] = {}
     for cell in _asked(root, assignment):
         exercise = cell.grade_id or ""
-        if cell.cell_type != "code":  # words of the question, and of the text above it, are anybody's
+        if cell.cell_type != "code":  # anybody may use the words of the notebook's text
             forced[exercise] = _keys([_read(text, True) for text in in_words])
             continue
         forced[exercise] = _keys([_read(cell.source, False)])
@@ -121,7 +121,7 @@ def _asked(root: Path, assignment: str) -> list[Cell]:
 
 
 def _answers(notebook: NotebookNode) -> dict[str, str]:
-    """What a student wrote, by exercise; their own code cells together."""
+    """What a student wrote, by exercise; code cells that they added are joined."""
     found, besides = {}, []
     for cell in notebook.cells:
         if cell.metadata.get("unanswered") is False:

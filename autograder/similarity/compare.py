@@ -1,10 +1,10 @@
-"""Ranks the pairs of a class, and draws the lines above which honest pairs are not expected.
+"""Ranks the pairs of a class, and draws the lines above which no honest pair is expected.
 
-What two answers share is weighed by its rarity, and multiplied by the share of both answers that it makes (a cosine): much
-of a long answer counts more than all of a short one, and a common passage in long answers hardly at all. Its square root is the
-score of an exercise, and their sum that of the whole: many exercises of which something is shared add up, and one long exercise
-does not drown them. Because somebody may copy one exercise alone, each also has a line of its own. A pair's *height* is its
-score over the line, as a whole or in the exercise where it is highest: the line is at 1.
+What two answers share is weighted by its rarity, and multiplied by its share of both answers (a cosine): much of a long
+answer counts more than all of a short one, and a common passage in long answers hardly counts. The square root is the
+score of an exercise, and the sum over exercises is the score of the whole: small overlaps in many exercises add up, and
+one long exercise does not drown them. Somebody may copy a single exercise, so each also has its own line. A pair's
+*height* is its score divided by the line, for the whole or for its highest exercise: the line is at 1.
 """
 
 import itertools
@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from autograder.similarity.fingerprints import Prints, Readings
 
-KNOWN = 0.2  # what a known solution has, too, counts this much of what it would otherwise
-EXPECTED_ABOVE = 0.01  # honest pairs of a class above the line of the whole, and as many above those of all exercises
-BODY, TAIL = 0.90, 0.97  # the quantiles that tell how fast a tail falls; copies are fewer than what lies above
-LEAST = (
-    20  # fingerprints that nobody else has: no line lies lower than a pair that shares so many, and nothing but these
-)
+KNOWN = 0.2  # factor on the weight of a fingerprint that a known solution also has
+EXPECTED_ABOVE = 0.01  # honest pairs of a class above the line of the whole, and as many above all exercises' lines
+BODY, TAIL = 0.90, 0.97  # quantiles that show how fast a tail falls; copies are fewer than the pairs above them
+LEAST = 20  # no line is lower than the score of a pair that shares so many fingerprints of its own and has no others
 
 Answers = dict[str, Readings]  # of one submission, by exercise
 Matrix = NDArray[np.float64]
@@ -30,8 +28,8 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Given:
-    """What was there before the class wrote: by exercise and reading what the exercise forces (the released cell), and what
-    is known (the reference, the bank); and the answers of earlier years, which only tell what is rare."""
+    """Material from before the class: by exercise and reading, the fingerprints that the exercise forces (the released
+    cell) and those known (the reference, the bank); and answers of earlier years, used only to tell what is rare."""
 
     forced: dict[str, dict[str, frozenset[str]]]
     known: dict[str, dict[str, frozenset[str]]]
@@ -40,7 +38,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of a class by exercise, for every pair, and what each fingerprint weighs there, by exercise and reading."""
+    """The score of every pair by exercise, and the weight of every fingerprint by exercise and reading."""
 
     students: int
     by_exercise: dict[str, Matrix]
@@ -48,30 +46,30 @@ class Comparison:
 
     @property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The two of every pair, by number."""
+        """All pairs, as two arrays of submission numbers."""
         first, second = np.triu_indices(self.students, 1)
         return first, second
 
     def scores(self, exercise: str) -> Matrix:
-        """Of every pair in one exercise."""
+        """Every pair's score in one exercise."""
         matrix = self.by_exercise.get(exercise)
         found: Matrix = np.zeros(len(self.pairs[0])) if matrix is None else matrix[self.pairs]
         return found
 
     def whole(self) -> Matrix:
-        """Of every pair over all exercises."""
+        """Every pair's score over all exercises."""
         return sum((self.scores(exercise) for exercise in self.by_exercise), np.zeros(len(self.pairs[0])))
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Where honest pairs end: over all exercises, and in each."""
+    """The scores above which no honest pair is expected: over all exercises, and in each."""
 
     whole: float
     by_exercise: dict[str, float]
 
     def heights(self, compared: Comparison) -> Matrix:
-        """How high every pair lies; the line is at 1."""
+        """Every pair's height; the line is at 1."""
         parts = [compared.scores(exercise) / line for exercise, line in self.by_exercise.items()]
         found: Matrix = np.maximum.reduce([compared.whole() / self.whole, *parts])
         return found
@@ -79,7 +77,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two submissions by number, their height, and that of the exercises that make it, the greatest first."""
+    """Two submissions by number, the pair's height, and its height in each exercise, greatest first."""
 
     first: int
     second: int
@@ -88,7 +86,7 @@ class Pair:
 
 
 def compare(submissions: list[Answers], given: Given) -> Comparison:
-    """Every pair of a class. Of an exercise counts the reading in which a pair shares more."""
+    """Compare every pair of a class. For each exercise the reading with the higher score counts."""
     by_exercise: dict[str, Matrix] = {}
     weights: dict[str, dict[str, dict[str, float]]] = {}
     for exercise in dict.fromkeys(itertools.chain.from_iterable(submissions)):
@@ -106,7 +104,7 @@ def compare(submissions: list[Answers], given: Given) -> Comparison:
 
 
 def draw_lines(compared: Comparison, honest: list[Comparison]) -> Lines:
-    """Each as high as the tails of the class's own scores and of simulated honest classes ask, and as the highest there."""
+    """Put each line above the tails of the class's own and of honest scores, and no lower than any honest score."""
     exercises = list(compared.by_exercise)
     pairs, rate = len(compared.pairs[0]), EXPECTED_ABOVE / max(1, len(exercises))
     least = math.sqrt(LEAST * math.log(max(compared.students, 2)))
@@ -122,14 +120,14 @@ def draw_lines(compared: Comparison, honest: list[Comparison]) -> Lines:
 
 
 def tail(scores: Matrix, pairs: int, expected: float) -> float:
-    """The score that ``expected`` of ``pairs`` exceed, if the tail goes on as it falls between its quantiles."""
+    """The score that ``expected`` of ``pairs`` exceed, if the tail goes on falling as it does between its quantiles."""
     body, end = np.quantile(scores, [BODY, TAIL])
     scale = (end - body) / math.log((1 - BODY) / (1 - TAIL))
     return float(end + scale * max(0.0, math.log((1 - TAIL) * pairs / expected)))
 
 
 def highest(compared: Comparison, lines: Lines, most: int) -> list[Pair]:
-    """The pairs that lie highest, highest first; none that share nothing."""
+    """At most ``most`` pairs, the highest first, without pairs that share nothing."""
     heights = lines.heights(compared)
     first, second = compared.pairs
     found = []
@@ -142,7 +140,7 @@ def highest(compared: Comparison, lines: Lines, most: int) -> list[Pair]:
 
 
 def _weights(population: list[Prints], forced: frozenset[str], known: frozenset[str]) -> dict[str, float]:
-    """The logarithm of how rare a fingerprint is among those who have answered."""
+    """Each fingerprint's weight: the logarithm of how rare it is among those who answered."""
     counts = Counter(itertools.chain.from_iterable(population))
     answered = sum(bool(one) for one in population)
     return {
@@ -153,7 +151,7 @@ def _weights(population: list[Prints], forced: frozenset[str], known: frozenset[
 
 
 def _scores(prints: list[Prints], weights: dict[str, float]) -> Matrix:
-    """For every pair the square root of what both have, in weight, times the cosine."""
+    """For every pair, the square root of the shared weight times the cosine."""
     own = np.array([sum(weights.get(key, 0.0) for key in one) for one in prints])
     counts = Counter(itertools.chain.from_iterable(prints))
     columns = {key: number for number, key in enumerate(k for k, c in counts.items() if c > 1 and k in weights)}

@@ -1,11 +1,11 @@
-"""What two answers share, and how rare it is.
+"""Fingerprints of answers: what two answers share, and how rare it is.
 
-A fingerprint is a run of tokens within one statement: the order of statements, and that of functions, counts for nothing.
-It weighs the more, the fewer answers have it: what the whole class writes weighs nothing.
+A fingerprint is a run of tokens within one statement, so the order of statements and of functions does not matter. The
+fewer answers have it, the more it weighs; what the whole class writes weighs nothing.
 
-All runs are kept. Winnowing keeps one of each window, so that large files can be compared; an answer has a few dozen lines. The
-library for it, copydetect, does not know what is rare, chooses by Python's salted hash, so that every run of it chooses others, and
-reads code by the patterns of Pygments, which can be made to take the square of a text's length.
+All runs are kept. Winnowing keeps one per window, which large files need and answers of a few dozen lines do not. The
+library for it, copydetect, ignores rarity, keeps different runs every time (it uses Python's salted hash), and reads
+code with patterns of Pygments, which a crafted text can slow to the square of its length.
 """
 
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from autograder.similarity.lexer import NAME, Statement, comments, statements, w
 RUN_OF_CODE, RUN_OF_WORDS = 6, 3  # tokens
 
 Span = tuple[int, int]
-Prints = dict[str, list[Span]]  # every fingerprint of an answer, with the places where it stands
-Readings = dict[str, Prints]  # by the way in which the answer was read
+Prints = dict[str, list[Span]]  # every fingerprint of an answer, with its places there
+Readings = dict[str, Prints]  # by reading, for example "as written"
 
 
 def read_code(source: str, given: frozenset[str]) -> Readings:
-    """Code in two readings: with its names and comments, and without."""
+    """The fingerprints of code in two readings: with its names and comments, and without."""
     code = statements(source)
     written = prints(code, RUN_OF_CODE)
     written |= {f"# {key}": places for key, places in prints(comments(source), RUN_OF_WORDS).items()}
@@ -28,7 +28,7 @@ def read_code(source: str, given: frozenset[str]) -> Readings:
 
 
 def read_text(text: str) -> Readings:
-    """A text answer; there is one reading of it."""
+    """The fingerprints of a text answer, which has one reading."""
     return {"as written": prints(words(text), RUN_OF_WORDS)}
 
 

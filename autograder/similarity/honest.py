@@ -1,14 +1,14 @@
-"""Simulated classes in which nobody copied: answers of the bank and the reference, each rewritten in another hand.
+"""Simulated classes in which nobody copied: answers of the bank and the reference, each rewritten in another style.
 
-They tell how alike honest answers to these exercises become. The rewriting keeps to what students do: other names, other
-comments, a step by itself or within the next, functions for methods, operands turned round. Nothing of it is run.
+They show how alike honest answers to these exercises become. The rewriting does what students do: other names, other
+comments, an expression as a separate step, functions for methods, swapped operands. None of the code is run.
 """
 
 import ast
 import random
 import re
 
-# What people call a thing that they have no better name for.
+# Names that people use when they have no better one.
 PLAIN_NAMES = re.findall(
     r"\w+",
     """a b c d e f g h m n p r s t u v w y z aa bb tmp temp res result out output val vals value values arr mat vec cur new old
@@ -92,7 +92,7 @@ class _Hand(ast.NodeTransformer):
 
 
 def habits(chance: random.Random) -> dict[str, float]:
-    """How likely a student is to write a thing in each of these ways."""
+    """A student's probability of each habit."""
     ways = (
         "turns operands",
         "multiplies by the inverse",
@@ -108,7 +108,7 @@ def habits(chance: random.Random) -> dict[str, float]:
 
 
 def in_another_hand(source: str, chance: random.Random, of_student: dict[str, float]) -> str:
-    """The answer as another student would write it; what is no Python stays as it is."""
+    """The answer as another student would write it; text that is not Python stays as it is."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -142,7 +142,7 @@ def in_another_hand(source: str, chance: random.Random, of_student: dict[str, fl
 
 
 def _steps(body: list[ast.stmt], hand: _Hand) -> list[ast.stmt]:
-    """Some expressions as a step of their own, under a name."""
+    """Turn some expressions into a separate step, under a name."""
     found: list[ast.stmt] = []
     for statement in body:
         inner = [
@@ -163,7 +163,7 @@ def _copy(node: ast.expr) -> ast.expr:
 
 
 class _Replace(ast.NodeTransformer):
-    """One expression by a name."""
+    """Replaces one expression by a name."""
 
     def __init__(self, what: ast.AST, name: str) -> None:
         self.what, self.name = what, name
@@ -173,7 +173,7 @@ class _Replace(ast.NodeTransformer):
 
 
 def simulated_class(known: dict[str, list[str]], count: int, seed: str) -> list[dict[str, str]]:
-    """Answers of ``count`` students, each of a right answer of their own choice to most exercises."""
+    """Answers of ``count`` students: each rewrites a randomly chosen right answer to most exercises."""
     chance = random.Random(seed)
     found = []
     for _ in range(count):

@@ -1,11 +1,11 @@
-"""Tokens of an answer. Code may be anything that a student types: whatever stands there, every character is read once."""
+"""Tokens of an answer. A student may type anything as code: whatever it is, every character is read only once."""
 
 import builtins
 import keyword
 import re
 from dataclasses import dataclass
 
-MAX_COMPARED = 50_000  # characters of one answer; what students write to an exercise has a few thousand
+MAX_COMPARED = 50_000  # characters of one answer; real answers have a few thousand
 
 TOKEN = re.compile(
     r"""
@@ -26,13 +26,13 @@ SET_ATTRIBUTE = re.compile(r"\bself\s*\.\s*(\w+)\s*(?::[^=\n]{0,80})?=(?!=)|\bde
 WORD = re.compile(r"[^\W_]+")
 LIBRARIES = frozenset({"torch", "nn", "F", "np", "numpy", "math", "plt", "functional", "lab", "self", "super"})
 KEPT = frozenset(keyword.kwlist) | frozenset(vars(builtins)) | LIBRARIES
-LONG_NUMBER = 40  # characters; a longer one is compared as it stands
-NAME = "\N{BULLET}"  # stands before a name that a student is free to choose
+LONG_NUMBER = 40  # characters; a longer one is compared as written
+NAME = "\N{BULLET}"  # prefix of a name that the student chose
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: as it is compared, with the characters of the answer it stands for."""
+    """One token: its text for comparison, and the range of characters that it covers in the answer."""
 
     text: str
     start: int
@@ -43,8 +43,8 @@ Statement = list[Token]
 
 
 def statements(source: str) -> list[Statement]:
-    """Code as written, statement by statement. Comments, docstrings, blank lines and line breaks within brackets count for
-    nothing; a number counts by its value, a string by what it says."""
+    """Split code into statements, without comments, docstrings, blank lines and line breaks within brackets. Numbers
+    are compared by value, strings by content."""
     found: list[Statement] = [[]]
     depth = 0
     for match in TOKEN.finditer(source[:MAX_COMPARED]):
@@ -58,7 +58,7 @@ def statements(source: str) -> list[Statement]:
 
 
 def without_names(code: list[Statement], source: str, given: frozenset[str]) -> list[Statement]:
-    """The same with a sign before every name that is the student's own choice; ``given`` are names of the course."""
+    """The same statements with `NAME` before every name that the student chose; ``given`` are names of the course."""
     chosen = {name for pair in SET_ATTRIBUTE.findall(source[:MAX_COMPARED]) for name in pair if name}
     made = []
     for statement in code:
@@ -73,7 +73,7 @@ def without_names(code: list[Statement], source: str, given: frozenset[str]) -> 
 
 
 def words(text: str) -> list[Statement]:
-    """The words of a text answer, in small letters: one statement, since sentences are read in their order."""
+    """The words of a text answer in lower case, as one statement: the order of its sentences counts."""
     found = [Token(m.group().lower(), m.start(), m.end()) for m in WORD.finditer(text[:MAX_COMPARED])]
     return [found] if found else []
 

@@ -13,7 +13,7 @@ from autograder.similarity.compare import Answers, Comparison, Lines, Matrix, Pa
 from autograder.similarity.fingerprints import Prints
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
-ROWS = 15  # shown at least, if so many pairs share anything
+ROWS = 15  # shown at least, if so many pairs share anything at all
 MOST_ROWS = 100
 PARTS = 5  # exercises shown of a pair
 FEW = 10  # students; with fewer nobody can say what is rare
@@ -24,19 +24,19 @@ Segment = tuple[str, bool]  # text, and whether both have it
 
 @dataclass(frozen=True)
 class Honest:
-    """How high the pairs of simulated honest classes lie, in order; none of these classes had a part in drawing the lines."""
+    """The sorted heights of the pairs of simulated honest classes, none of which was used to draw the lines."""
 
     heights: Matrix
     classes: int
 
     def as_high(self, height: float) -> int:
-        """How many of the honest pairs lie as high."""
+        """How many of the honest pairs are at least this high."""
         return len(self.heights) - int(np.searchsorted(self.heights, height))
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a pair shares in one exercise, and how high that is by the exercise's own line."""
+    """What a pair shares in one exercise, and its height relative to the exercise's own line."""
 
     title: str
     height: float
@@ -69,7 +69,7 @@ def write_page(
     titles: dict[str, str],
     earlier: int,
 ) -> None:
-    """Write the page so that only its owner can read it: it has names beside evidence."""
+    """Write the page so that only its owner can read it: it shows names beside evidence."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -101,7 +101,7 @@ def make_rows(
     honest: Honest,
     titles: dict[str, str],
 ) -> list[Row]:
-    """All pairs above the line, and at least `ROWS`."""
+    """The pairs above the line, and others up to `ROWS`; at most `MOST_ROWS`."""
     names = list(found.texts)
     above = int((lines.heights(compared) > 1).sum())
     rows = []
@@ -120,7 +120,7 @@ def make_rows(
 def _sides(
     exercise: str, pair: Pair, found: ClassAnswers, prints: list[Answers], compared: Comparison
 ) -> tuple[list[Segment], list[Segment]]:
-    """Both answers, what they share and few others have marked."""
+    """Both answers, with the passages marked that they share and few others have."""
     both = pair.first, pair.second
     texts = [list(found.texts.values())[number][exercise] for number in both]
     marks: list[list[tuple[int, int]]] = [[], []]
@@ -133,13 +133,13 @@ def _sides(
 
 
 def _rare(both: list[Prints], weights: dict[str, float]) -> list[str]:
-    """What both have and few others: at least half as rare as what only two have."""
+    """Fingerprints that both have and few others: they weigh at least half as much as one that only two have."""
     least = max(1e-9, (max(weights.values(), default=0.0) - math.log(2)) / 2)
     return [key for key in both[0] if key in both[1] and weights.get(key, 0.0) >= least]
 
 
 def segments(text: str, spans: list[tuple[int, int]]) -> list[Segment]:
-    """The text in pieces, those within a span marked."""
+    """Cut the text into pieces, and mark those within a span."""
     found: list[Segment] = []
     at = 0
     for start, end in sorted(spans):

@@ -1,4 +1,4 @@
-"""`make similarity WEEK=3` from the folders to the page."""
+"""Runs `make similarity WEEK=3`, from the folders to the page."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +22,13 @@ from autograder.similarity.compare import Answers, Comparison, Given, Lines, com
 from autograder.similarity.honest import simulated_class
 from autograder.similarity.page import Honest, Row, make_rows, write_page
 
-HONEST_PAIRS = 10_000  # simulated, at least, to draw the lines and to try them
+HONEST_PAIRS = 10_000  # pairs to simulate: half of them draw the lines, the other half test them
 MOST_CLASSES = 20
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a run gives: the page, its rows, and how many were compared and could not be."""
+    """The result of a run: the page, its rows, and how many submissions were compared or could not be read."""
 
     path: Path
     rows: list[Row]
@@ -37,7 +37,7 @@ class Found:
 
 
 def compare_class(root: Path, assignment: str, submissions: Submissions, earlier: list[str]) -> Found:
-    """Compare a class and write ``report/ASSIGNMENT-similarity.html``. Raises ``CourseError`` with fewer than two."""
+    """Compare a class and write ``report/ASSIGNMENT-similarity.html``. Raises ``CourseError`` for fewer than two."""
     past = earlier_folders(earlier, root, assignment)
     found = read_class(root, assignment, submissions.folders)
     found.unread |= submissions.refused
@@ -59,7 +59,7 @@ def compare_class(root: Path, assignment: str, submissions: Submissions, earlier
 
 
 def lines_of(root: Path, assignment: str, compared: Comparison, before: Given) -> tuple[Lines, Honest]:
-    """The lines, drawn with every second simulated class, and how high the pairs of the others lie."""
+    """Draw the lines with every second simulated class, and return the heights of the pairs of the others."""
     if not is_week(assignment):
         return draw_lines(compared, []), Honest(np.zeros(0), 0)
     classes = [compare(one, before) for one in honest_classes(root, assignment, compared.students)]
@@ -69,7 +69,7 @@ def lines_of(root: Path, assignment: str, compared: Comparison, before: Given) -
 
 
 def honest_classes(root: Path, assignment: str, students: int) -> list[list[Answers]]:
-    """Simulated classes of as many students, in which nobody copied; at least two."""
+    """At least two simulated classes of so many students, in which nobody copied."""
     known = known_answers(root, assignment)
     count = max(2, min(MOST_CLASSES, -(-HONEST_PAIRS * 2 // (students * (students - 1)))))
     return [

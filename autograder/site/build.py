@@ -1,4 +1,4 @@
-"""`make site`: pages as Markdown, Sphinx, and a look at every link. Twice gives the same bytes."""
+"""`make site`: writes the pages as Markdown, runs Sphinx, checks every link. Building twice gives the same bytes."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ def build_site(root: Path, target: Path) -> Path:
 
 
 def write_pages(root: Path, folder: Path) -> None:
-    """All pages as Markdown, with their pictures and downloads."""
+    """Write all pages as Markdown, with their pictures and downloads."""
     address = public_address(root)
     weeks = {week.number: week for week in (read_week(root, text.stem) for text in texts(root))}
     kernels = read_kernels(root)
@@ -78,7 +78,7 @@ def _title_page(root: Path, weeks: dict[str, Week], address: PublicAddress, fold
 
 
 def _reference_page(root: Path, kernels: dict[str, Kernel]) -> str:
-    """A section per module, in the order of the weeks that ask for it first."""
+    """The reference page: one section per module, in the order in which the weeks first ask for one of its kernels."""
     weeks = {entry.grade_id: week_number(assignment) for assignment, found in MANIFEST.items() for entry in found}
     modules: dict[str, list[Kernel]] = {}
     for kernel in kernels.values():
@@ -104,7 +104,7 @@ def _rendered(template: str, **values: object) -> str:
 
 def _run_sphinx(text: Path, site: Path) -> None:
     os.environ["SOURCE_DATE_EPOCH"] = EPOCH
-    from sphinx.cmd.build import build_main  # only now: reads the variable, and only this command needs Sphinx
+    from sphinx.cmd.build import build_main  # imported late: it reads the variable, and only this command needs Sphinx
 
     doctrees = text.with_name("site-doctrees")
     shutil.rmtree(doctrees, ignore_errors=True)

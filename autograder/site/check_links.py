@@ -1,4 +1,4 @@
-"""Every link and picture of the built site leads somewhere within it, or the build fails."""
+"""Fails the build if a link or picture within the site leads nowhere; links to other sites are not followed."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,7 +8,7 @@ from autograder.errors import CourseError
 
 
 class _Page(HTMLParser):
-    """Collects where a page points, and the places in it that can be pointed at."""
+    """Collects a page's link targets, and the ids in it that links can lead to."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -11,8 +11,8 @@ myst_enable_extensions = ["dollarmath"]
 myst_dmath_double_inline = True
 myst_heading_anchors = 3
 
-highlight_language = "text"  # what names no language is not taken for Python
-smartquotes = False  # the text says which quotes it means
+highlight_language = "text"  # code without a named language is not taken for Python
+smartquotes = False  # the text already has the quotes it needs
 add_module_names = False
 html_math_renderer = "course"
 

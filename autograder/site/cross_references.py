@@ -1,7 +1,7 @@
 """Links in the teaching text: "Figure 3.1", "equation (2)", "section 8", "exercise 3.4" and "week 5" lead there.
 
-Notebooks have no links of that kind, so the words themselves are the reference. Code, formulas, headings and what is a
-link already stay as they are.
+Notebooks have no links of that kind, so the words themselves are the reference. Code, formulas, headings and existing
+links stay as they are.
 """
 
 import re
@@ -16,7 +16,7 @@ APART = re.compile(
 
 
 def _reference(words: str, number: str, before: str = "", after: str = "") -> re.Pattern[str]:
-    """One of these words and one number, or several: "Figures 2.7, 2.8", "weeks 3 and 4"."""
+    """The pattern of one of these words with one or more numbers: "Figures 2.7, 2.8", "weeks 3 and 4"."""
     return re.compile(rf"{before}\b(?:{words}) (?P<numbers>{number}(?:(?:, | and | to ){number})*){after}")
 
 
@@ -29,7 +29,7 @@ EXERCISES = _reference("[Ee]xercises?", r"\d+\.\d+")
 
 
 class CrossReferences:
-    """Knows every place of the course that a text may name."""
+    """Turns the names of places in the course into links to them."""
 
     def __init__(self, weeks: Mapping[str, Week]) -> None:
         self._weeks = weeks

@@ -1,4 +1,4 @@
-"""What Sphinx is taught here: formulas that are drawn at once, and boxes that scroll within reach of the keyboard."""
+"""Our Sphinx extension: formulas drawn while the site is built, and scrolling boxes that the keyboard reaches."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def _inline(translator: HTML5Translator, node: nodes.math) -> None:
 
 
 def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
-    """A displayed formula; its number stands beside it, so that a long formula scrolls and the number does not."""
+    """Write a displayed formula with its number outside the scrolling box, so that only the formula scrolls."""
     latex = node.astext()
     formula = _drawn(TAG.sub("", latex).strip(), display=True, node=node)
     name = number = ""
@@ -49,7 +49,7 @@ def _drawn(latex: str, display: bool, node: nodes.Node) -> str:
 def _for_every_reader(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Boxes that scroll are within reach of the keyboard; the captions of the menu have the level that ARIA asks for."""
+    """Let the keyboard reach boxes that scroll, and give the menu's captions the heading level that ARIA requires."""
     if body := context.get("body"):
         context["body"] = body.replace("<pre>", '<pre tabindex="0">').replace(
             '<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw themselves, and the font that they are drawn in: no script, no network."""
+"""Formulas as MathML, which browsers draw themselves, and the font for them: no script, no network."""
 
 import logging
 import re
@@ -14,7 +14,7 @@ from math_core import LatexError, LatexToMathML
 
 from autograder.errors import CourseError
 
-LONG = 40  # characters of LaTeX: an inline formula that may be wider than a phone
+LONG = 40  # characters of LaTeX; a longer inline formula may be wider than a phone
 TAG = re.compile(r"\\tag\{(\d+)\}")  # the number of an equation; the converter has no place for it
 RELATIONS = {"=", "≈", "→", "≤", "<"}
 NAMED = re.compile(r"&(?!(?:lt|gt|amp|quot);)\w+;")  # characters whose names HTML knows and XML does not
@@ -25,24 +25,24 @@ ALPHABETS = [range(0x20, 0x7F), range(0x391, 0x3D7), range(0x1D434, 0x1D468), ra
 
 @cache
 def draw(latex: str, display: bool) -> str:
-    """One formula. Raises ``CourseError`` for what the converter does not know."""
-    if "\\\\[" in latex:  # the converter would show it
+    """Draw one formula. Raises ``CourseError`` for LaTeX that the converter does not know."""
+    if "\\\\[" in latex:  # the converter would show the height as text
         raise CourseError(f"a row of a formula ends with a height, which cannot be drawn: {latex}")
     try:
         drawn = LatexToMathML(fancy_error=False).convert_with_local_state(latex, displaystyle=display)
     except LatexError as error:
         raise CourseError(str(error)) from None
-    drawn = drawn.replace("<mo>′</mo>", '<mo class="prime">′</mo>')  # tiny in the font, as an exponent
+    drawn = drawn.replace("<mo>′</mo>", '<mo class="prime">′</mo>')  # as an exponent it is tiny in this font
     drawn = NAMED.sub(lambda entity: unescape(entity[0]), drawn)
     return drawn if display or len(latex) <= LONG else _with_breaks(drawn)
 
 
 def write_font(pages: Iterable[str], target: Path) -> None:
-    """STIX Two Math with the characters of these pages' formulas, as its licence (OFL 1.1) allows."""
-    package = find_spec("ziamath")  # it brings the font along
+    """Write STIX Two Math, cut down to the characters of these pages' formulas, as its licence (OFL 1.1) allows."""
+    package = find_spec("ziamath")  # this package contains the font
     if package is None or package.origin is None:
         raise ImportError("No module named 'ziamath'")
-    logging.getLogger("fontTools").setLevel(logging.WARNING)  # it names every table that it prunes
+    logging.getLogger("fontTools").setLevel(logging.WARNING)  # it logs every table that it prunes
     options = subset.Options(flavor="woff", layout_features=["*"], name_IDs=["*"])  # the names hold the licence
     font = subset.load_font(str(Path(package.origin).parent / "fonts" / "STIXTwoMath-Regular.ttf"), options)
     wanted = {code for alphabet in ALPHABETS for code in alphabet}
@@ -54,11 +54,11 @@ def write_font(pages: Iterable[str], target: Path) -> None:
 
 
 def _with_breaks(drawn: str) -> str:
-    """A formula per side of each relation: a line may end between two formulas, and nowhere else."""
+    """Split a formula after each relation: a line can break between two formulas, and nowhere else."""
     sides = [Element("math")]
     for part in fromstring(drawn):
         sides[-1].append(part)
         if part.tag == "mo" and part.text in RELATIONS:
-            part.set("form", "infix")  # or, at the end of a formula, it would have other spaces
+            part.set("form", "infix")  # otherwise its spacing would change at the end of a formula
             sides.append(Element("math"))
     return "".join(tostring(side, encoding="unicode") for side in sides)

@@ -1,4 +1,4 @@
-"""The guides: docs/*.md and the two files of the repository that they lean on, with links that resolve on the site."""
+"""The guides: docs/*.md, CONTRIBUTING.md and SECURITY.md, with links that resolve on the site."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from autograder.site.markdown import code, folded
 from autograder.site.pictures import Pictures
 
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+)\]\((?P<target>[^)\s]+)\)")
-# What tests/documents.py reads: marks above a fence, and remarks behind a command.
+# Marks above a fence, and remarks after a command: tests/documents.py reads both.
 MARK = re.compile(r"\s*<!-- (?P<kind>[^:>]+?)(?: for [^:>]+)?(?:: .*)? -->\s*")
 REMARK = re.compile(r"\s+# needs: .*$")
 FENCE = re.compile(r"(?P<indent> *)```(?P<language>\S*)\s*")
@@ -30,13 +30,13 @@ class Guide:
         return Path(self.path).stem.lower()
 
     def title(self, root: Path) -> str:
-        """Its first heading."""
+        """The file's first heading."""
         first, _, _ = (root / self.path).read_text(encoding="utf-8").partition("\n")
         return first.removeprefix("# ")
 
 
 def guides(root: Path) -> tuple[Guide, ...]:
-    """Those of docs/, teaching first, and the two beside README.md."""
+    """The guides of docs/, those about teaching first, and the two beside README.md."""
     names = sorted(path.stem for path in (root / "docs").glob("*.md"))
     ordered = [*(name for name in FIRST if name in names), *(name for name in names if name not in FIRST)]
     return (*(Guide(f"docs/{name}.md") for name in ordered), Guide("CONTRIBUTING.md"), Guide("SECURITY.md"))
@@ -59,14 +59,14 @@ def guide_page(root: Path, guide: Guide, address: PublicAddress, pictures: Pictu
 
     text = LINK.sub(follow, _for_readers((root / guide.path).read_text(encoding="utf-8")))
     text = PICTURE.sub(lambda found: pictures.file(folder / found["path"], found["words"]), text)
-    # Mermaid draws with a script from elsewhere: the picture above its source shows the same.
+    # Mermaid needs an external script to draw: the picture above its source shows the same.
     return DIAGRAM.sub(
         lambda found: folded("The diagram, as Mermaid text", code(found["source"], "text"), "code"), text
     )
 
 
 def _for_readers(text: str) -> str:
-    """Without the marks and remarks for tests; a fence without a language holds commands, or text if its mark says so."""
+    """Remove the marks and remarks for tests; mark a fence without a language as commands, or as its mark says."""
     lines: list[str] = []
     kind, inside = "", False
     for line in text.splitlines():

@@ -1,6 +1,6 @@
-"""The reference kernels as readers may know them: signatures and docstrings. Their bodies are exercises' answers.
+"""The reference kernels' signatures and docstrings. Their bodies are answers to exercises, so no page shows them.
 
-They are read from the source, not imported: the site needs no torch.
+The kernels are read from the source, not imported: the site needs no torch.
 """
 
 import ast
@@ -25,7 +25,7 @@ class Kernel:
     is_class: bool
 
     def directive(self, index: bool = True) -> str:
-        """Markdown for Sphinx's description of it; once per site with an entry in the index."""
+        """Markdown for Sphinx's description of the kernel; only one page of the site may put it in the index."""
         kind = "class" if self.is_class else "function"
         options = "" if index else ":no-index:\n"
         return f"```{{py:{kind}}} {self.name}{self.signature}\n{options}\n{_as_markdown(self.docstring)}\n```"
@@ -63,7 +63,7 @@ def _kernel(node: ast.FunctionDef | ast.ClassDef, module: str, classes: dict[str
 
 
 def _arguments(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> str:
-    """What the class is made with: the arguments of its own ``__init__``, or of its base's."""
+    """The arguments of the class's own ``__init__``, or of its base's."""
     for item in node.body:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             return ast.unparse(item.args).removeprefix("self, ")
@@ -72,6 +72,6 @@ def _arguments(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> str:
 
 
 def _as_markdown(docstring: str) -> str:
-    """A docstring is plain text with code in backticks: nothing else in it is markup. Papers become links."""
+    """Escape a docstring, which is plain text with code in backticks as its only markup; link its papers."""
     escaped = MARKUP.sub(lambda found: found[1] or f"\\{found[2]}", docstring)
     return ARXIV.sub(r"[\g<0>](https://arxiv.org/abs/\g<number>)", escaped)

@@ -1,4 +1,4 @@
-"""One click to work: Binder, Colab, or a download, made of the course's one public address."""
+"""Buttons that open a week's notebook: Binder, Colab, or a download, made from the course's public address."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -9,11 +9,11 @@ from autograder.public_address import PublicAddress
 from autograder.site.markdown import raw
 from autograder.site.week import Week
 
-READY = "ready_"  # how the files begin that hold answers of earlier weeks
+READY = "ready_"  # prefix of the files that hold answers of earlier weeks
 
 
 def binder(address: PublicAddress, path: str) -> str:
-    """Where Binder opens a notebook; empty where it cannot: this form of its address is GitHub's."""
+    """The link that opens a notebook in Binder; empty outside GitHub, since this form of link is only for GitHub."""
     if not address.is_on_github:
         return ""
     repository = address.address.removeprefix("https://github.com/")
@@ -21,7 +21,7 @@ def binder(address: PublicAddress, path: str) -> str:
 
 
 def start_box(week: Week, address: PublicAddress) -> str:
-    """The ways from a week's page to its notebook."""
+    """The buttons on a week's page that lead to its notebook."""
     notebook = f"notebooks/{week.assignment}/{week.assignment}.ipynb"
     ways = [("Open in Binder", binder(address, notebook)), ("Open in Colab", address.colab(notebook))]
     ways.append(("Download", f"../downloads/{week.assignment}.zip"))
@@ -31,7 +31,7 @@ def start_box(week: Week, address: PublicAddress) -> str:
 
 
 def write_download(root: Path, week: Week, folder: Path) -> None:
-    """The student release of one week as a zip, without the files that hold answers of earlier weeks."""
+    """Write the student release of one week as a zip, without the files that hold answers of earlier weeks."""
     ready = _ready_files(week)
     files = {
         name: content

@@ -1,7 +1,7 @@
-"""A page per method, for people who come from a search engine: formula, kernel, picture, pitfalls, and where to go on.
+"""One page per method, for people who come from a search engine: formula, kernel, picture, pitfalls, further reading.
 
-`methods.toml` says where these things stand in the weeks and the docstrings, and adds what a reader needs who has not read
-the week.
+`methods.toml` says where the weeks and the docstrings have these, and adds what a reader needs who has not read the
+week.
 """
 
 import re
@@ -22,7 +22,7 @@ BARE_NUMBER = re.compile(r"(?:^|(?<=\d, )(?<!Figures \d\.\d, )(?<!Figures \d\.\d
 
 @dataclass(frozen=True)
 class Method:
-    """Where the course speaks of one method; `methods.toml` says what each entry means."""
+    """Where the course treats one method; `methods.toml` says what each field means."""
 
     slug: str
     name: str
@@ -36,7 +36,7 @@ class Method:
 
 
 def _method(entry: dict[str, Any]) -> Method:
-    """Of the table's line breaks none is meant."""
+    """Make a method from an entry of the table; join the lines of its texts."""
     lists: dict[str, Any] = {
         key: tuple(map(_one_line, value)) for key, value in entry.items() if isinstance(value, list)
     }
@@ -94,14 +94,14 @@ def method_list() -> str:
 
 def _formula(method: Method, week: Week, tag: str) -> str:
     source = f'<a href="../weeks/{week.assignment}.html#equation-{tag}">Week {week.number}, equation ({tag})</a>'
-    # A comma belongs to the sentence that goes on in the week.
+    # A final comma belongs to the sentence in the week, which goes on after the formula.
     formula = f"$$\n{week.equations[tag].rstrip(' ,')}\n$$\n\n{source}"
     before = week.before_equation(tag)
     return f"{before}\n\n{formula}" if is_whole(before) else formula
 
 
 def is_whole(paragraph: str) -> bool:
-    """Whether a paragraph can stand before its formula alone: it does not begin or break off in the middle."""
+    """Whether a paragraph makes sense without the text before it: it neither begins nor breaks off mid-sentence."""
     return paragraph.rstrip('"').endswith((".", ":", "?")) and not paragraph[0].islower()
 
 
@@ -110,7 +110,7 @@ def _picture(method: Method, week: Week) -> tuple[str, str]:
 
 
 def _row(row: tuple[str, ...]) -> list[str]:
-    """In a notebook a bare 3.4 is an exercise; whoever comes from elsewhere is told so."""
+    """Put "exercise" before a bare 3.4: notebooks mean an exercise by it, but other readers cannot know that."""
     *cells, where = row
     return [*cells, BARE_NUMBER.sub(r"exercise \g<0>", where)]
 

@@ -1,4 +1,4 @@
-"""Pictures out of the notebooks: each stored once, as a file named by its content."""
+"""Pictures from the notebooks, each stored once as a file named by its content."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ class Pictures:
         folder.mkdir(parents=True, exist_ok=True)
 
     def block(self, content: str) -> str:
-        """A picture of a notebook as Markdown for the site. One that does not move leads to its full size."""
+        """A picture of a notebook as Markdown for the site. A still picture links to its full size."""
         stored = self.stored(content)
         if "data-lab" not in stored:
             stored = IMAGE.sub(r'<a href="\g<address>">\g<0></a>', stored)
@@ -34,7 +34,7 @@ class Pictures:
         return self.block(image)
 
     def stored(self, content: str) -> str:
-        """The same HTML with files in place of embedded pictures; their sizes are given, so that nothing jumps."""
+        """The same HTML with files in place of embedded pictures; sizes are given, so that the page does not jump."""
         return EMBEDDED.sub(lambda found: self._store(base64.b64decode(found["png"])), content)
 
     def _store(self, png: bytes) -> str:

@@ -39,7 +39,7 @@ class Week:
 
     @cached_property
     def title(self) -> str:
-        """``Rotary position embeddings (RoPE)`` of ``# Week 3 · Rotary position embeddings (RoPE)``."""
+        """``Rotary position embeddings (RoPE)`` for ``# Week 3 · Rotary position embeddings (RoPE)``."""
         return self._match(r"\A# Week \d+ · (.+)$")
 
     @cached_property
@@ -75,7 +75,7 @@ class Week:
 
     @cached_property
     def symbols(self) -> str:
-        """Those lines of the week's conventions that say what a letter stands for."""
+        """The lines of the week's conventions that explain a symbol."""
         text = next(text for text in self.texts if text.startswith("### Conventions"))
         return "\n".join(line for line in text.splitlines() if line.startswith("- ") and "$" in line)
 
@@ -120,7 +120,7 @@ def read_week(root: Path, assignment: str) -> Week:
         for cell in solution.cells
         if cell.cell_type == "code" and role_of(cell) is Role.EXPERIMENT
     }
-    student.cells[0].source = BADGE.sub("", student.cells[0].source)  # the page has its own way to Colab
+    student.cells[0].source = BADGE.sub("", student.cells[0].source)  # the page has its own link to Colab
     return Week(assignment, tuple(student.cells), results)
 
 

@@ -1,4 +1,4 @@
-"""A week's page. Predictions come before results: what a prediction is about stays folded until the reader opens it."""
+"""A week's page. Predictions come before results: a predicted result stays folded until the reader opens it."""
 
 import re
 
@@ -11,12 +11,12 @@ from autograder.site.markdown import code, folded, raw
 from autograder.site.pictures import Pictures
 from autograder.site.week import Week, split_at_headings
 
-EXPERIMENTS = ("Experiment", "Live", "Demonstration")  # how the heading of something to predict begins
+EXPERIMENTS = ("Experiment", "Live", "Demonstration")  # first words of headings above results that readers predict
 YOUR_PREDICTION = re.compile(r"\n*^\*Your predictions?:?\*:?\s*$", re.MULTILINE)
 
 
 def week_page(week: Week, references: CrossReferences, pictures: Pictures, start: str) -> str:
-    """Markdown for the site. ``start`` says how to open the notebook; it stands after the opening paragraphs."""
+    """Markdown for the site. ``start`` says how to open the notebook; it goes after the opening paragraphs."""
     page = _Page(week, references, pictures)
     pieces = list(split_at_headings(week.cells[0].source))
     if len(pieces) < 2:
@@ -36,7 +36,7 @@ class _Page:
     def __init__(self, week: Week, references: CrossReferences, pictures: Pictures) -> None:
         self._week, self._references, self._pictures = week, references, pictures
         self._blocks: list[str] = []
-        self._predicted = False  # whether the reader has been asked something since the last heading
+        self._predicted = False  # whether readers were asked for a prediction since the last heading
 
     def markdown(self) -> str:
         return "\n\n".join(self._blocks) + "\n"
@@ -80,7 +80,7 @@ class _Page:
 
     def _experiment(self, cell: NotebookNode) -> None:
         shown = [self._result(result) for result in self._week.results.get(cell.id, ())]
-        if "lab.moving_" not in cell.source:  # the call of a picture says nothing about it
+        if "lab.moving_" not in cell.source:  # the call that makes a moving picture explains nothing
             self._code(cell)
         if shown and self._predicted:
             self.add(folded("Result: open it when you have predicted", "\n\n".join(shown), "result"))
