@@ -1,15 +1,15 @@
-"""What the hidden tests of attention functions share: inputs, tolerances, masks, and what a failure shows."""
+"""Shared parts of the hidden tests of attention functions: inputs, tolerances, masks and hints."""
 
 import torch
 
 from autograder.checks.framework import Check, Hint
 from autograder.script.compare import Tolerance, only_where_zero
 
-# N(0, 1) inputs: honest float32 errs by at most 2e-6 here, the mistakes of the banks by 0.01 or more in some value.
+# For N(0, 1) inputs: correct float32 is off by at most 2e-6, the mistakes of the banks by 0.01 or more in some value.
 CLOSE = Tolerance(rtol=0, atol=1e-4)
-# In float64 with what the functions return in float64; computed in float32 it errs by 1e-7 or more.
+# For results in float64: those computed in float32 are off by 1e-7 or more.
 DOUBLE = Tolerance(rtol=0, atol=1e-9)
-# A gradient adds up to 50 such values.
+# A gradient is a sum of up to 50 such values.
 SLOPE = Tolerance(rtol=0, atol=1e-3)
 
 DTYPE = Hint(
@@ -48,6 +48,6 @@ def as_heads(check: Check, batch: int, heads: int, seq_len: int, head_dim: int) 
 
 
 def like_queries(q: torch.Tensor) -> torch.Tensor:
-    """Large queries that hardly differ along the text: with keys against them all scores are far below -100, those of
-    hidden keys too, so that no own softmax underflows."""
+    """Large queries that hardly differ along the text. With keys opposite to them all scores are far below -100, even
+    those of hidden keys, so that a hand-written softmax does not underflow."""
     return 16 * (q[..., :1, :].sign() + 0.02 * q)

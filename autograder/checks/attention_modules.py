@@ -1,4 +1,4 @@
-"""What the hidden tests of attention modules share (weeks 3, 4 and 7): weights, loading, calling."""
+"""Shared parts of the hidden tests of attention modules (weeks 3, 4 and 7): weights, loading, calling."""
 
 import math
 from typing import Any
@@ -23,7 +23,7 @@ AFTER_OTHER_ENTRIES = (
 
 
 def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
-    """Weights that make scores of order 2: attention looks at few tokens, and a wrong score shows."""
+    """Weights that make scores of order 2, so that attention looks at few tokens and a wrong score shows."""
     return {name: check.randn(d_model, d_model) * 1.4 / math.sqrt(d_model) for name in PROJECTIONS}
 
 
@@ -34,18 +34,18 @@ def weights_and_text(
 
 
 def like_tokens(check: Check, batch: int, seq_len: int, d_model: int) -> torch.Tensor:
-    """Texts of tokens that hardly differ: scores of hidden keys are those of the others, so no own softmax underflows."""
+    """Texts whose tokens hardly differ. Hidden keys score like the others, so no hand-written softmax underflows."""
     return check.randn(batch, 1, d_model) + 0.03 * check.randn(batch, seq_len, d_model)
 
 
 def rising_scores(
     check: Check, batch: int, seq_len: int, d_model: int, n_heads: int
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Weights and texts for which a token has one score with all queries: -2e10 and less for the last token, and by as
-    much less again for each one before it. A mask of -1e9, put in or added, hides nothing there.
+    """Weights and texts for which a token has the same score with all queries: -2e10 or less for the last token, and as
+    much less again for each token before it. A mask of -1e9, put in or added, hides nothing here.
 
-    Queries read the first quarter of the channels, where the tokens are equal; keys the second, where they are multiples
-    of that."""
+    Queries read the first quarter of the channels, where all tokens are equal. Keys read the second quarter, where each
+    token holds a multiple of the first."""
     weights, x, part = module_weights(check, d_model), check.randn(batch, seq_len, d_model), d_model // 4
     x[:, :, :part] = x[:, :1, :part]
     x[:, :, part : 2 * part] = torch.arange(seq_len, 0, -1, device=x.device).unsqueeze(-1) * x[:, :, :part]
@@ -60,8 +60,8 @@ def rising_scores(
 def far_below(
     weights: dict[str, torch.Tensor], x: torch.Tensor, n_heads: int, n_kv_heads: int | None = None
 ) -> dict[str, torch.Tensor]:
-    """The same weights, but the first head of each group has keys against its queries: a token's score with itself is
-    -200 and less, whatever a rotation does to both."""
+    """The same weights, but with keys opposite to the queries of each group's first head: a token's score with itself
+    is -200 or less, even if both are rotated."""
     rows, width = weights["q_proj.weight"].shape
     first = weights["q_proj.weight"].view(n_kv_heads or n_heads, -1, width)[:, : rows // n_heads]
     scores = (x @ first.mT.unsqueeze(1)).square().sum(-1) / math.sqrt(rows // n_heads)
@@ -74,8 +74,8 @@ def far_below(
 
 
 def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], **options: Any) -> Any:
-    """The student's module with our weights. What should not be in the state_dict costs points in one place only: here
-    it keeps its value, but for the projections' own biases, which become zero."""
+    """The student's module with our weights. Entries that the state_dict should not have cost points in one place only:
+    here they keep their values, except for the projections' biases, which become zero."""
     module = cls.with_weights(arguments, options, weights, BIASES)
     device = next(iter(weights.values())).device
     if device.type != "cpu":
@@ -115,7 +115,7 @@ def attended(
 
 
 def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch.Tensor) -> Probe:
-    """The output for ``then`` of a module that has seen ``first``, of another length, before."""
+    """The output for ``then`` of a module that was called before with ``first``, which has another length."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)
@@ -126,7 +126,7 @@ def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch
 
 
 def open_after_causal(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
-    """The output without the causal mask of a module that has seen ``x`` with it before, both in x's dtype."""
+    """The output without the causal mask of a module that was called with the mask before, both in x's dtype."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads).to(x.dtype)
@@ -137,7 +137,7 @@ def open_after_causal(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
 
 
 def attended_after_conversion(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
-    """The output for ``x`` of a module that has seen it in float32, before it was converted to x's dtype."""
+    """The output for ``x`` of a module that was called with x in float32 and then converted to x's dtype."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)

@@ -1,8 +1,8 @@
-"""How a hidden test is written: `exercise` makes one, `Check` is what its body writes with.
+"""How to write a hidden test: `exercise` makes one from a body, which writes it with a `Check`.
 
-The body runs once for a class, on one device: it draws inputs and says what is asked of an answer, block by block, and
-what is expected comes from the right object. It never sees an answer. So it cannot branch on one: what is asked only of
-those answers that have met a condition stands in `with check.holds(...):`.
+The body runs once for a class, on one device. It draws inputs and says what is asked of an answer, block by block; the
+right object gives the expected answers. The body never sees a student's answer and cannot branch on it: questions only
+for answers that meet a condition are written in a `with check.holds(...):` block.
 """
 
 import itertools
@@ -95,7 +95,7 @@ def exercise(
 
 
 def _write(body: Body, assignment: str, grade_id: str, reference: Any, right: Any, seed: int, device: str) -> Script:
-    """The script against ``right``: the reference, or a known mistake on top of which an answer is judged."""
+    """Write the script. The expected answers come from ``right``: the reference, or a known mistake to build on."""
     check = Check(assignment, grade_id, right, seed, device, is_sure=right is reference)
     try:
         body(check)
@@ -119,7 +119,7 @@ class Check:
         self.device = device
         self._elsewhere = "cuda" if device == "cuda" else simulated_device.NAME
         self._assignment, self._grade_id, self._right, self._seed = assignment, grade_id, right, seed
-        self._is_sure = is_sure  # that the right object can do all that is asked
+        self._is_sure = is_sure  # whether the right object must pass every step
         self._generator = torch.Generator()
         self._seed_for("")
         self._needs: list[Gate] = []
@@ -143,16 +143,16 @@ class Check:
 
     @contextmanager
     def criterion(self, name: str, points: float, golden: bool = False) -> Iterator[None]:
-        """A block that earns ``points`` if nothing in it misses. Golden blocks check values; the others count only
-        if some golden block held. Its inputs are drawn from a generator of its own."""
+        """A block that earns ``points`` if no step misses. Golden blocks check values; the others count only if at
+        least one golden block held. Each block draws its inputs from a seed of its own."""
         self.script.blocks.append(Block(name, points, golden))
         self._seed_for(name)
         yield
 
     @contextmanager
     def follows_device(self, points: float) -> Iterator[None]:
-        """A block on a device that is not the CPU, on every machine: a simulated one where there is no other. Its inputs are
-        drawn there, and ``follows`` asks whether the answer stays there."""
+        """A block on another device than the CPU: on CUDA if that is under test, else on a simulated device. Its inputs
+        are there, and ``follows`` asks whether the answer stays there."""
         here, self.device = self.device, self._elsewhere
         try:
             with self.criterion("follows the device of its arguments", points):
@@ -162,7 +162,7 @@ class Check:
 
     @contextmanager
     def every(self) -> Iterator[None]:
-        """Steps that are all asked, whatever is wrong with one of them: each leaves a trace."""
+        """Ask all steps under this ``with``, even if one of them misses, so that each miss is reported."""
         before, self._group = self._group, next(self._groups)
         try:
             yield
@@ -170,7 +170,7 @@ class Check:
             self._group = before
 
     def where(self, *gates: Gate) -> AbstractContextManager[Any]:
-        """Steps for those answers alone that have met all of these conditions."""
+        """Ask the steps under this ``with`` only of answers that meet all of these conditions."""
         stack = ExitStack()
         for gate in gates:
             stack.enter_context(gate)
@@ -179,47 +179,47 @@ class Check:
     # ---- conditions ---------------------------------------------------------------------------------------------
 
     def holds(self, probe: Probe, call: str, tolerance: Tolerance = USUAL) -> Gate:
-        """``with check.holds(...):`` the student's value is the reference's; for what was paid for elsewhere if not."""
+        """The condition that the value is right, for ``with check.holds(...):``. A wrong one costs points elsewhere."""
         return self._gate(self._add(Holds(probe, call, tolerance)))
 
     def answers(self, probe: Probe, call: str) -> Gate:
-        """``with check.answers(...):`` the student's object gives a value, whatever it is."""
+        """The condition that the student's object gives a value, whatever it is, for ``with check.answers(...):``."""
         return self._gate(self._add(Answers(probe, call)))
 
     def reached(self) -> Gate:
-        """That the block has come here without a miss: for other blocks."""
+        """The condition that this block got here without a miss, for other blocks."""
         return self._gate(self._note(Reached(_nothing, "")))
 
     # ---- steps --------------------------------------------------------------------------------------------------
 
     def agrees(self, probe: Probe, call: str, tolerance: Tolerance = USUAL, hint: Hint | str = "") -> None:
-        """The student's value of ``probe`` is the reference's. ``call`` says what was called.
+        """Require the reference's value of ``probe``. ``call`` says in messages what was called.
 
-        ``hint`` names the likely cause if no known mistake reproduces the failure. The earlier probes of the block
-        held then: a block that goes from the plain to the awkward knows what a failure at this place means.
+        ``hint`` names the likely cause if no known mistake reproduces the failure. The block's earlier probes have held
+        then, so if these go from plain to awkward cases, it is clear what a failure at this point means.
         """
         self._add(Agrees(probe, call, tolerance, hint))
 
     def value(self, probe: Probe, call: str) -> None:
-        """The student's object gives a value, which is not compared."""
+        """Require that the student's object gives a value, which is not compared."""
         self._add(Step(probe, call))
 
     def satisfies(self, probe: Probe, call: str, judge: Callable[[Any], Fault | None]) -> None:
-        """The student's value has a property: ``judge(value)`` says what is wrong with it."""
+        """Require a property of the student's value: ``judge(value)`` says what is wrong with it."""
         self._add(Satisfies(probe, call, judge=judge))
 
     def entries(self, *keys: str, tolerance: Tolerance) -> None:
-        """The entries of a hand computation: each one is looked at, so that every slip leaves a trace."""
+        """Require the entries of a hand computation. All are compared, so that every slip is reported."""
         with self.every():
             for key in keys:
                 self._add(Entry(_look_at(key), f"entry {key!r}", tolerance, key=key))
 
     def require(self, gate: Gate, message: str, names: bool = False) -> None:
-        """A condition that costs the block if it is not met. ``names`` says that the message itself tells the misconception."""
+        """Require a condition, or the block misses. With ``names``, the message also names the misconception."""
         self._note(Requires(_nothing, "", gate=gate, otherwise=Fault(message, (message,) if names else ())))
 
     def has_dtype(self, probe: Probe, dtype: torch.dtype, call: str) -> None:
-        """The student's value of ``probe`` is a tensor of this dtype, whatever is in it."""
+        """Require a tensor of this dtype from ``probe``, whatever its values."""
         step = HasDtype(probe, call, dtype=dtype)
         step.answer_of = next((s for s in self.script.steps if s.probe is probe and isinstance(s, Agrees)), None)
         if step.answer_of is None:
@@ -228,32 +228,32 @@ class Check:
             self._note(step)
 
     def follows(self, probe: Probe, call: str) -> None:
-        """All that the student's object returns is on the device of its arguments."""
+        """Require all tensors that the student's object returns to be on the device of its arguments."""
         step = self._add(FollowsDevice(probe, f"{call} on another device than the CPU", device=self.device))
         if self._is_sure and step.fault(step.expected) is not None:
             raise BrokenCheck(f"{self._grade_id}: the reference does not follow the device: {call}")
         step.expected = NOTHING
 
     def raises(self, probe: Probe, error: type[Exception], call: str, hint: str = "") -> None:
-        """The student's object refuses with ``error``, and when it is asked again: what a refused call has left behind answers
-        the next one. ``hint`` names the likely cause where nothing is raised."""
+        """Require ``error`` twice, because something that the first call leaves behind may answer the second one.
+        ``hint`` names the likely cause if nothing is raised."""
         for otherwise in ("yours returns a value.", "yours does the first time, and then returns a value."):
             step = self._add(Refuses(probe, call, hint=hint, error=error, otherwise=otherwise))
             if self._is_sure and not isinstance(step.expected, Raised):
                 raise BrokenCheck(f"the reference accepts {call}")
 
     def unchanged(self, probe: Probe, call: str, *arguments: Any) -> None:
-        """Calling the student's object leaves ``arguments`` as they were: tensors, or lists and dicts of plain data."""
+        """Require that the call leaves ``arguments`` unchanged: tensors, or lists and dicts of plain data."""
         self._add(Unchanged(probe, call, watched=arguments))
 
     def keeps(self, invoke: Callable[..., Any], call: str, *arguments: torch.Tensor) -> None:
-        """``invoke(subject, *arguments)`` leaves the arguments as they were, in float64, too: there ``x.double()`` is x."""
+        """Require ``invoke(subject, *arguments)`` to change no argument, also in float64: there ``x.double()`` is x."""
         wide = [argument.double() if argument.is_floating_point() else argument.clone() for argument in arguments]
         for given, words in ((list(arguments), ""), (wide, " in float64")):
             self.unchanged(_invoking(invoke, given), f"{call}{words}", *given)
 
     def returns_new(self, call: str, *arguments: Any, tolerance: Tolerance = USUAL) -> None:
-        """What the student's function returns is neither an argument nor kept: writing to it changes nothing else."""
+        """Require a new result, neither an argument nor one that is kept: writing to it must change nothing else."""
         with self.holds(calling(*arguments), call, tolerance):
             again = f"{call}, after the result of an equal call was overwritten"
             self.require(self.holds(calling_again(*arguments), again, tolerance), f"{call}: {NOT_NEW}", names=True)
@@ -265,8 +265,8 @@ class Check:
         tolerance: Tolerance = USUAL,
         look: Callable[[Probe], Probe] = lambda probe: probe,
     ) -> None:
-        """The student's function goes by what is in its tensors, not by which tensors they are. Give it new ones: of those that
-        were asked about before, something right may be remembered. ``look`` makes a probe of a probe."""
+        """Require that the student's function goes by the entries of its tensors, not by their identity. Pass new
+        tensors, because it may remember a right result for used ones. ``look`` makes a probe from a probe."""
         again = f"{call}, the same tensors as before with other entries"
         with ~self.holds(look(calling_refilled(*arguments)), again, tolerance):
             self.require(~self.holds(look(calling(*arguments)), call, tolerance), f"{call}: {NOT_ANEW}", names=True)
@@ -274,7 +274,7 @@ class Check:
     # ---- writing ------------------------------------------------------------------------------------------------
 
     def _add(self, step: Step) -> Step:
-        """Put the step's question to the right object, and write both down."""
+        """Put the step's questions to the right object, and write them down with its answer."""
         step.expected, questions = recorded(step.probe, self._right)
         if step.watched:
             for question in questions:
@@ -301,7 +301,7 @@ class Check:
 
 @cache  # a few hundred blocks in all
 def _mix(seed: int, text: str) -> int:
-    """A seed for one exercise from the seed of the class (stable across Python versions and processes)."""
+    """Return a block's seed, made from the class's seed (stable across Python versions and processes)."""
     value = seed & 0xFFFFFFFF
     for byte in text.encode():
         value = (value * 1_000_003 + byte) % 2**31

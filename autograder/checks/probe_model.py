@@ -1,4 +1,4 @@
-"""The model that week 5's `loss_by_length` is tested with: the text of the locked cell `probe_model`, for this side.
+"""The model that week 5's `loss_by_length` is tested with: a copy of the locked cell `probe_model`.
 
 A test keeps the two equal. Students see the cell, so the model is no secret; the weights and texts are drawn afresh.
 """

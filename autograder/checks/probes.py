@@ -1,9 +1,9 @@
-"""Probes: what is asked of an object, the same of the student's, the reference's and every known mistake's.
+"""Probes: the same questions for the student's object, the reference and every known mistake.
 
-A *probe* takes an object and returns a value: ``lambda f: f(x, positions)``. It calls the object and looks at what comes
-back, nothing else: in grading the student's object is a proxy of something in another process. A probe is put to every
-answer of a class, when the test is long written. So what it refers to must not change, and it hands out copies of its
-tensors: make probes with ``calling``, or in a function that takes their inputs, never over loop variables.
+A *probe* takes an object and returns a value: ``lambda f: f(x, positions)``. It calls the object and looks at the
+result, nothing else: in grading the student's object is a proxy for something in another process. A probe is put to
+every answer of a class, long after the test was written. So what it refers to must not change, and it passes copies of
+its tensors: make probes with ``calling``, or in a function that takes their inputs, never over loop variables.
 """
 
 from collections.abc import Iterable
@@ -18,23 +18,23 @@ from autograder.script.question import Probe
 
 
 def calling(*arguments: Any, **options: Any) -> Probe:
-    """The probe that calls the object with these arguments; tensors are copied, whatever the student does to them."""
+    """The probe that calls the object with these arguments; it passes copies, because students may change tensors."""
     return lambda subject: subject(*copies(arguments), **dict(zip(options, copies(options.values()), strict=True)))
 
 
 def calling_again(*arguments: Any) -> Probe:
-    """The probe that calls the object, overwrites what comes back, and calls it once more."""
+    """The probe that calls the object, overwrites the result, and calls it once more."""
     return lambda subject: subject.called_again(OVERWRITTEN, *copies(arguments))
 
 
 def calling_refilled(*arguments: Any) -> Probe:
-    """The probe that calls the object with tensors that it has been called with before, when they held something else."""
+    """The probe that calls the object twice with the same tensors, which hold other entries the first time."""
     return lambda subject: subject.called_again(REFILLED, *copies(arguments))
 
 
 def differentiating(*arguments: Any, at: int = 0, place: int | None = None) -> Probe:
     """The probe that calls the object and takes the gradient with respect to argument number ``at``, of result number
-    ``place`` where there are several."""
+    ``place`` if there are several."""
 
     def probe(subject: Any) -> torch.Tensor:
         given = copies(arguments)
@@ -55,7 +55,7 @@ def gradient(output: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
 
 
 def copies(arguments: Iterable[Any]) -> list[Any]:
-    """The arguments, tensors as copies."""
+    """Return the arguments, with copies of the tensors."""
     return [_copy(value) if isinstance(value, torch.Tensor) else value for value in arguments]
 
 
@@ -64,7 +64,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """``one - other`` of one shape: where two shapes broadcast, the difference may be far larger than both."""
+    """Return ``one - other``. The shapes must be equal: a broadcast difference may be far larger than both."""
     if one.shape != other.shape:
         raise StudentError(
             ("ValueError",),
@@ -74,12 +74,12 @@ def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def making(*sizes: int, then: torch.Tensor) -> Probe:
-    """Makes a module of the student's class with these sizes and calls it."""
+    """The probe that makes a module of the student's class with these sizes and calls it."""
     return lambda cls: cls(*sizes)(then.clone())
 
 
 def made_there(sizes: tuple[int, ...], *arguments: Any, **options: Any) -> Probe:
-    """Makes a module of the student's class with these sizes, moves it to where the first argument is, and calls it."""
+    """The probe that makes a module with these sizes, moves it to the device of the first argument, and calls it."""
 
     device = arguments[0].device.type
     return lambda cls: cls.made_on(device, *sizes)(*copies(arguments), **options)

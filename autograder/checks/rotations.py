@@ -1,13 +1,13 @@
-"""What the hidden tests of rotations share (weeks 3 and 8): tolerances, far positions, and what a failure shows."""
+"""Shared parts of the hidden tests of rotations (weeks 3 and 8): tolerances, far positions and hints."""
 
 import torch
 
 from autograder.checks.framework import Check, Hint
 from autograder.script.compare import Tolerance
 
-# Angles may be float32. One is off by position * (rounding of its frequency, about 1e-7 in the common formulas); with
-# |x| < 5 that was measured as 3e-5 for positions below 100 and 2e-3 below 8192 over six ways to write the frequencies.
-# The mistakes of the bank move some value by more than 0.1.
+# Angles may be float32. One is off by position * (rounding of its frequency, about 1e-7 in the common formulas). Over
+# six ways to write the frequencies, results for |x| < 5 were off by 3e-5 below position 100 and by 2e-3 below 8192. The
+# mistakes of the bank move some value by more than 0.1.
 NEAR = Tolerance(rtol=0, atol=2e-4)
 FAR = Tolerance(rtol=0, atol=1e-2)
 # Outputs in half precision: cos, sin, two products and their sum may each be rounded (relative 2^-9 in bfloat16, 2^-12
@@ -37,5 +37,5 @@ AFTER_BFLOAT16 = (
 
 
 def far_positions(check: Check, *shape: int) -> torch.Tensor:
-    """Odd ones from 2049 to 8191: no half precision can hold any of them."""
+    """Odd positions from 2049 to 8191: no half-precision dtype can hold any of them."""
     return check.randint(1024, 4096, shape) * 2 + 1

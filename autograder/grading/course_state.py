@@ -1,4 +1,4 @@
-"""What a course root remembers between runs: the lock, the class's seed, and which submissions are done."""
+"""The state of a course root between runs: the lock, the class's seed, and which submissions are graded."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from autograder.permissions import is_groupshared
 
 
 def state_folder(root: Path) -> Path:
-    """`.autograder/` in a course root, for the instructor's eyes only: seed, lock, pending results."""
+    """Return the folder `.autograder/` of a course root: seed, lock and pending results, for instructors only."""
     folder = root / ".autograder"
     if not folder.is_dir():
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -25,15 +25,15 @@ def state_folder(root: Path) -> Path:
 
 
 def file_mode(root: Path) -> int:
-    """Of a file that every instructor of the course root may replace, and nobody else may read."""
+    """Return the mode of a file that every instructor of the course root may replace and nobody else may read."""
     return 0o660 if is_groupshared(root) else 0o600
 
 
 @contextmanager
 def run_lock(root: Path) -> Iterator[None]:
-    """Only one grading run per course root at a time; released when the block ends, or the process, however it ends.
+    """Allow one run per course root at a time. The end of the block or of the process releases the lock.
 
-    Raises ``GradingFailed`` if another run holds it.
+    Raises ``GradingFailed`` if another run holds the lock.
     """
     folder = state_folder(root)
     holder = folder / "holder"
@@ -55,7 +55,7 @@ def run_lock(root: Path) -> Iterator[None]:
 
 
 def class_seed(root: Path, assignment: str) -> int:
-    """The seed of hidden inputs: one per class and assignment, made once and kept beside the gradebook."""
+    """Return the seed of an assignment's hidden inputs, derived from a secret that is made once per course root."""
     path = state_folder(root) / "seed"
     try:
         with open(path, "x", encoding="ascii") as file:
@@ -73,13 +73,13 @@ def is_complete(notebook: Path) -> bool:
 
 
 def is_isolated(notebook: Path) -> bool:
-    """Whether an autograded notebook came about with student code in the sandbox."""
+    """Whether student code ran in the sandbox when this autograded notebook was made."""
     return bool(_note_in(notebook).get("isolated", True))
 
 
 def _note_in(notebook: Path) -> dict[str, Any]:
     try:
         note: dict[str, Any] = json.loads(notebook.read_text(encoding="utf-8"))["metadata"]["autograder"]
-    except (OSError, ValueError, KeyError):  # half-written
+    except (OSError, ValueError, KeyError):  # missing or half-written
         return {}
     return note

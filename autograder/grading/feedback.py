@@ -1,4 +1,4 @@
-"""The old name of `plugins.feedback`, for forks whose nbgrader_config.py names it; it also applies the patches those lack."""
+"""The old name of `plugins.feedback`, for forks whose nbgrader_config.py uses it. Also applies `nbgrader_patches`."""
 
 from typing import Any
 

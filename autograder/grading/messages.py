@@ -1,7 +1,7 @@
-"""What goes into a grading run and what comes out.
+"""The inputs and outputs of a grading run.
 
 ``Task``, ``Options``, ``Result`` and ``Failure`` are plain JSON data: safe to send to another process or machine.
-``Graded``, ``Ungradable`` and ``Failed`` are what becomes of a submission.
+``Graded``, ``Ungradable`` and ``Failed`` are the possible outcomes of a submission.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ from autograder.course import Cell, Role
 from autograder.errors import CourseError
 from autograder.grading.source_names import defined_names
 
-if TYPE_CHECKING:  # the grading process knows tasks, not notebooks
+if TYPE_CHECKING:  # the grading process gets tasks, not notebooks, and needs no nbformat
     from nbformat.notebooknode import NotebookNode
 
-# The course's own commands in a notebook: the sandbox has no grader, and a cell must not fail for that.
+# The course's own commands in a notebook. They are replaced by `pass`, because the sandbox has no grader.
 OWN_COMMAND = re.compile(r"^([ \t]*)%(?:load_ext[ \t]+autograder|grade\b[^\n]*)[ \t]*$", re.MULTILINE)
 
 
@@ -43,7 +43,7 @@ class Task:
     cells: list[TaskCell]
     files: dict[str, str]
     seed: int
-    python: str = ""  # the version that the notebook was written with, where it says so
+    python: str = ""  # the version that the notebook was written with, or empty
 
     @classmethod
     def of(
@@ -55,7 +55,7 @@ class Task:
         files: dict[str, str],
         seed: int,
     ) -> Self:
-        """The task of a rebuilt notebook. Experiments are not run."""
+        """Return the task for a rebuilt notebook, without the experiment cells, which are not run."""
         known = {cell.id: cell for cell in template}
         cells = []
         for cell in notebook.cells:
@@ -80,7 +80,7 @@ class Task:
         return cls(**data | {"cells": cells})
 
     def digest(self) -> str:
-        """Names the content: equal digests mean equal results."""
+        """Return a hash of all fields but ``key``: equal digests mean equal results."""
         content = {
             "assignment": self.assignment,
             "cells": [vars(cell) for cell in self.cells],
@@ -93,7 +93,7 @@ class Task:
 
 @dataclass
 class Result:
-    """What grading one submission gave, by cell id: nbformat outputs, scores, verdicts, failed checks, seconds."""
+    """The result of grading one submission, by cell id: nbformat outputs, scores, verdicts, failed checks, seconds."""
 
     key: str
     outputs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -105,25 +105,25 @@ class Result:
 
 @dataclass
 class Failure:
-    """Grading one submission failed for reasons that are not the student's."""
+    """The reason why grading one submission failed through no fault of the student."""
 
     key: str
     reason: str
 
 
-Answer = Result | Failure  # of whoever is asked to grade a task
+Answer = Result | Failure  # to a task
 OnAnswer = Callable[[Answer], None]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is done."""
+    """The options of a grading run."""
 
     isolate: bool = True
     device: str = "cpu"
     workers: int = 0  # 0: as many as `usual_workers`
-    limits: dict[str, Any] = field(default_factory=dict)  # by name, of Limits; those not named have their defaults
-    scheduler: str = ""  # of a Dask cluster: its address or its scheduler file; empty: this machine
+    limits: dict[str, Any] = field(default_factory=dict)  # fields of Limits; all others keep their defaults
+    scheduler: str = ""  # address or scheduler file of a Dask cluster; empty: this machine
 
 
 @dataclass
@@ -135,13 +135,13 @@ class Graded:
     notes: list[str] = field(default_factory=list)
     to_look_at: frozenset[str] = frozenset()  # grade_ids of answers that may not be the student's own
     isolated: bool = True
-    forget: Callable[[], None] = lambda: None  # the verdicts are saved: drop what is kept for an interrupted run
-    warnings: tuple[str, ...] = ()  # notes that whoever grades has to act on
+    forget: Callable[[], None] = lambda: None  # called after saving: drops the copy for interrupted runs
+    warnings: tuple[str, ...] = ()  # notes that the instructor must act on
 
 
 @dataclass
 class Ungradable:
-    """A submission that cannot be read, with the reason; ``notebook`` says so to whoever opens it."""
+    """A submission that cannot be read. ``notebook`` shows the reason too."""
 
     notebook: "NotebookNode"
     reason: str
@@ -150,18 +150,18 @@ class Ungradable:
 
 @dataclass
 class Failed:
-    """A submission whose grading failed for reasons that are not the student's: no grade, to be graded again."""
+    """A submission whose grading failed through no fault of the student: it gets no grade and must be graded again."""
 
     reason: str
 
 
 Outcome = Graded | Ungradable | Failed
-OnOutcome = Callable[[str, Outcome], None]  # with the student
+OnOutcome = Callable[[str, Outcome], None]  # (student, outcome)
 
 
 def usual_workers() -> int:
-    """One per core. One more used to fill the time in which a judge waits for its fork; since questions travel together, both
-    work at once, and one more only takes turns with them: on two cores 4 to 7 % more CPU time, and 2 to 4 % more wall time."""
+    """Return the number of cores. A judge and its fork work at the same time, and one more worker only competes with
+    them: on two cores it costs 4 to 7 % more CPU time and 2 to 4 % more wall time."""
     return os.cpu_count() or 1
 
 

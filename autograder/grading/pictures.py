@@ -1,4 +1,4 @@
-"""Pictures of a student's as people may look at them: PNG and JPEG, and none that a browser would unpack into gigabytes."""
+"""Students' pictures, made safe to show: PNG and JPEG only, and none that a browser would unpack into gigabytes."""
 
 import base64
 import binascii
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 MOST_PIXELS = 2**25
 PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
-SHOWN = frozenset({b"IHDR", b"PLTE", b"tRNS", b"gAMA", b"sRGB", b"pHYs", b"IDAT", b"IEND"})  # neither text nor frames
-SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # JPEG's segments that say how large the picture is
-ALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # its segments without a length
+SHOWN = frozenset({b"IHDR", b"PLTE", b"tRNS", b"gAMA", b"sRGB", b"pHYs", b"IDAT", b"IEND"})  # no text, no frames
+SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # JPEG segments that hold the picture's size
+ALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # JPEG segments without a length
 
 
 @dataclass(frozen=True)
 class Picture:
-    """MIME type, bytes, and what it counts for among others: its bytes, and a byte for 32 pixels."""
+    """A picture: MIME type, bytes, and its ``cost`` in a budget, which is its bytes plus one for every 32 pixels."""
 
     kind: str
     raw: bytes
@@ -27,7 +27,7 @@ class Picture:
 
 
 def plain_picture(raw: bytes) -> Picture | None:
-    """A picture less what is not shown of it; ``None`` if it is none, or too large."""
+    """Return a JPEG as it is and a PNG as `plain_png` does; ``None`` if it is neither, or too large."""
     if not raw.startswith(JPEG):
         return plain_png(raw)
     size = _jpeg_size(raw)
@@ -35,13 +35,13 @@ def plain_picture(raw: bytes) -> Picture | None:
 
 
 def plain_png(raw: bytes) -> Picture | None:
-    """The same of a PNG alone."""
+    """Return the PNG without the chunks that are not shown; ``None`` if it is no PNG, or too large."""
     chunks = _png(raw) if raw.startswith(PNG) else []
     return Picture("image/png", PNG + b"".join(chunks), math.prod(_png_size(raw))) if chunks else None
 
 
 def decoded_picture(text: str, kind: str) -> Picture | None:
-    """The same from base64, if it is of that MIME type."""
+    """Decode base64 and return the plain picture; ``None`` also if its MIME type is not ``kind``."""
     try:
         found = plain_picture(base64.b64decode(text.replace("\n", ""), validate=True))
     except (binascii.Error, ValueError):
@@ -54,7 +54,7 @@ def _has_size(width: int, height: int) -> bool:
 
 
 def _png(raw: bytes) -> list[bytes]:
-    """The chunks that are shown; none if there is no header in front, or too large a one."""
+    """Return the chunks that are shown; none if the file is cut off, has no header in front, or is too large."""
     chunks: list[bytes] = []
     at = len(PNG)
     while at + 12 <= len(raw):
@@ -78,7 +78,7 @@ def _png_size(raw: bytes) -> tuple[int, int]:
 
 
 def _jpeg_size(raw: bytes) -> tuple[int, int]:
-    """Width and height; none where the segments end before they have said it."""
+    """Return width and height; zeros if no segment holds them."""
     at = len(JPEG)
     while at + 9 <= len(raw) and raw[at] == 0xFF:
         kind = raw[at + 1]

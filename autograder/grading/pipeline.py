@@ -1,7 +1,7 @@
 """One grading run: which submissions, in which order, with which executor.
 
-A run begins with ``grading_run`` and ends with its block. In between ``grade_submissions`` reads every submission
-(`submission/`), has it graded (`executors/`), and hands out what became of it. `plugins/` puts that into nbgrader's loop.
+A run lasts as long as the block of ``grading_run``. In it, ``grade_submissions`` reads every submission
+(`submission/`), has it graded (`executors/`) and reports its outcome. `plugins/` connects this to nbgrader's loop.
 """
 
 import itertools
@@ -27,10 +27,9 @@ NO_ISOLATION = (
 
 @contextmanager
 def grading_run(root: Path, assignment: str, options: Options, grader: Grader | None = None) -> Iterator[Grader]:
-    """A run over a course root, with this ``grader`` or one of its own, which ends with the block. Nothing is written where
-    nothing can be graded.
+    """Run the block as one grading run over a course root. Without a ``grader``, it makes one that ends with the block.
 
-    Raises ``GradingFailed`` if isolation cannot be had, or another run is under way.
+    Raises ``GradingFailed`` if isolation is not available (before anything is written) or another run is under way.
     """
     require_isolation(options)
     with run_lock(root), Grader() if grader is None else nullcontext(grader) as ours:
@@ -40,7 +39,7 @@ def grading_run(root: Path, assignment: str, options: Options, grader: Grader | 
 
 
 def require_isolation(options: Options) -> None:
-    """Refuse where isolation is wanted and cannot be had. A cluster's workers are asked there."""
+    """Raise ``GradingFailed`` if isolation is wanted and not available here. Cluster workers check this themselves."""
     if options.isolate and not options.scheduler and (problem := why_not_isolated()):
         raise GradingFailed(problem)
 
@@ -54,14 +53,14 @@ def grade_submissions(
     again: bool = False,
     grader: Grader | None = None,
 ) -> None:
-    """Grade submissions of one assignment, by student; ``again`` even if an interrupted run has left results.
+    """Grade ``files``, the submissions of one assignment by student; ``again`` ignores results of an interrupted run.
 
-    Submissions are read as they can be graded, in a thread of its own: ``on_outcome`` is called from two threads. Raises
-    ``GradingFailed`` if nothing can be graded here.
+    Without a cluster, a second thread reads submissions as there is room for them, so ``on_outcome`` is called from two
+    threads. Raises ``GradingFailed`` if nothing can be graded here.
     """
     template, released = instructor_cells(root, assignment), released_files(root, assignment)
     seed, pending = class_seed(root, assignment), Pending(root, options)
-    waiting: dict[str, tuple[intake.Intake, str]] = {}  # with the name of the result
+    waiting: dict[str, tuple[intake.Intake, str]] = {}  # by student, with the result's file name
 
     def on_answer(answer: Answer) -> None:
         rebuilt, name = waiting.pop(answer.key)

@@ -1,4 +1,4 @@
-"""What a cell has printed, as a page may show it: of a terminal's commands the colours, and those only."""
+"""Makes a cell's printed text safe to show: of the terminal commands in it, only colours and styles remain."""
 
 import re
 
@@ -7,5 +7,5 @@ NO_COLOUR = re.compile(rf"\x1b(?!\[(?:{CODE}(?:;{CODE})*)?m)")
 
 
 def with_colours_only(text: str) -> str:
-    """The text, in which no other escape begins a command: nbconvert cannot read all that there are."""
+    """Remove the escape character of every other command, because nbconvert cannot read them all."""
     return NO_COLOUR.sub("", text)

@@ -1,4 +1,4 @@
-"""Which names a cell defines, and which it takes from elsewhere. Reads source text, runs nothing."""
+"""Finds the names that a cell defines and those it takes from elsewhere. Reads source text, runs nothing."""
 
 import ast
 import builtins
@@ -13,7 +13,7 @@ IPYTHONS = re.compile(r"^([ \t]*)[%!].*", re.MULTILINE)
 
 @lru_cache(maxsize=256)  # the instructor's cells come with every submission
 def defined_names(source: str) -> frozenset[str]:
-    """Functions, classes, imports and assignments of a cell; read off the line starts if it does not parse."""
+    """Return the names that a cell defines or imports; if it does not parse, only its functions and classes."""
     tree = parsed(source)
     if tree is None:
         heads = [line[:200].split(" ", 1)[1] for line in source.splitlines() if line.startswith(("def ", "class "))]
@@ -52,12 +52,12 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def parsed_cell(source: str) -> ast.Module | None:
-    """The same of a notebook's cell, IPython's own lines taken out."""
+    """Parse a notebook cell, with ``pass`` in place of IPython's own lines."""
     return parsed(IPYTHONS.sub(r"\1pass", source))
 
 
 def settled_names(source: str) -> dict[str, bool]:
-    """What a cell defines whatever came before it, and not inside a function: each with whether it is more than a stub."""
+    """Return the names that a cell defines outside functions, not from their own old value; ``False`` marks a stub."""
     tree = parsed_cell(source)
     if tree is None:
         return dict.fromkeys(defined_names(source), True)
@@ -86,13 +86,13 @@ def without_names(source: str, names: frozenset[str]) -> str:
 
 
 def lines_of(node: ast.stmt) -> tuple[int, int]:
-    """The lines of a statement, its decorators too, as the ends of a slice."""
+    """Return the lines of a statement, decorators included, as the bounds of a slice."""
     first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
     return first - 1, node.end_lineno or node.lineno
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that a cell runs, also under an ``if`` or ``try``."""
+    """Yield the statements that a cell runs, including those under an ``if`` or ``try``."""
     for node in body:
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -107,7 +107,7 @@ def _assigned(node: ast.stmt) -> set[str]:
 
 
 def _is_stub(node: ast.AST) -> bool:
-    """Whether a function, or a method of a class, ends where it was to be written."""
+    """Whether a function, or a method of a class, still ends with the stub's ``NotImplementedError``."""
     functions = [each for each in ast.walk(node) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
     return any(
         isinstance(last := function.body[-1], ast.Raise) and "NotImplementedError" in ast.dump(last)

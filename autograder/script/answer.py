@@ -1,4 +1,4 @@
-"""What comes of asking an object something: a value, or an error that is the student's."""
+"""The answer of an object to a question: a value, or an error in the student's code."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Given:
 
 @dataclass(frozen=True, eq=False)
 class Raised:
-    """The object raised, was stopped, or gave something that the question could not work with."""
+    """The object raised this error, was stopped with it, or gave something that the question could not work with."""
 
     error: StudentError
 
@@ -25,7 +25,7 @@ Answer = Given | Raised
 
 
 class Absent:
-    """Stands for a name that the student's notebook does not define; using it in any way says why."""
+    """A placeholder for a name that the student's notebook does not define; using it raises an error that says why."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.reason = f"`{name}` is not defined{reason}"
@@ -37,7 +37,7 @@ class Absent:
 
 
 def by_student(error: Exception) -> StudentError:
-    """The error as the student's; the course's own trouble is raised again, for it is nobody else's."""
+    """Return the error as a ``StudentError``. The course's own errors, which no student caused, are raised again."""
     if isinstance(error, StudentError):
         return error
     if type(error).__module__.startswith("autograder."):
@@ -46,7 +46,7 @@ def by_student(error: Exception) -> StudentError:
 
 
 def answer_of(ask: Callable[[], Any]) -> Answer:
-    """What ``ask()`` gives or raises."""
+    """Return what ``ask()`` gives or raises."""
     try:
         return Given(ask())
     except Exception as error:

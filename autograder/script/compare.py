@@ -1,6 +1,6 @@
 """Comparison of a student's value with the expected one, in words a student can act on.
 
-Type before shape, shape before values; of the values only the first differing place is shown, so that a message helps
+Types are compared first, then shapes, then values. Only the first differing value is shown, so that a message helps
 without being an answer key. Numbers have four digits, or as many more as show the difference.
 """
 
@@ -20,7 +20,7 @@ import torch
 class Tolerance:
     """``|got - expected| <= atol + rtol * |expected|``; ``exact_dtype`` also asks for the expected dtype.
 
-    With ``digits`` a single number may be off by two in that significant digit: what was rounded on the way may be.
+    With ``digits`` a single number may be off by two in that significant digit, as after rounding on the way.
     """
 
     rtol: float = 1e-4
@@ -30,13 +30,13 @@ class Tolerance:
 
 
 USUAL = Tolerance()
-FOUR_DIGITS = Tolerance(rtol=0, atol=1e-6, digits=4)  # of a hand computation
-FOUR_PLACES = Tolerance(rtol=0, atol=6e-5, digits=4)  # of weights and what they mix: 0.0900 will do for 0.09003, too
+FOUR_DIGITS = Tolerance(rtol=0, atol=1e-6, digits=4)  # for a hand computation
+FOUR_PLACES = Tolerance(rtol=0, atol=6e-5, digits=4)  # for weights and weighted sums: accepts 0.0900 for 0.09003
 
 # The hint for a wrong gradient; the same in every week.
 CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
 
-# The hint where a default base fails after another one was asked first.
+# The hint if the default base fails after a call with another base.
 REMEMBERED_BASE = "The default base is right, but not after a call with another base. (What you keep from one call must not change the next.)"
 
 KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(value, type)} | {
@@ -69,25 +69,25 @@ KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(valu
 
 WORDS = {1: "one", 2: "two", 3: "three"}
 FEWEST_DIGITS, MOST_DIGITS = 4, 7
-MOST_SHOWN = 8  # whole numbers of a sequence
+MOST_SHOWN = 8  # the longest sequence of whole numbers that a message shows
 
 
 def brief(value: float, digits: int = 1) -> str:
-    """A number to so many significant digits."""
+    """Format a number with this many significant digits."""
     if isinstance(value, bool) or not math.isfinite(value):
         return str(value)
-    if abs(value) < sys.float_info.min:  # of these only 0 has a short decimal name
+    if abs(value) < sys.float_info.min:  # of numbers this small only 0 has a short decimal form
         return f"{value:.0e}" if value else "0"
     return f"{float(f'{value:.{digits - 1}e}'):.{max(digits, 6)}g}"
 
 
 def is_count(tolerance: Tolerance) -> bool:
-    """Whether a number is counted, not measured: one or two too many is then something to say."""
+    """Whether a number is a count and not a measurement: then a message may say that it is one or two too large."""
     return tolerance.rtol == tolerance.atol == 0
 
 
 def apart(got: float, expected: float, counted: bool = False) -> str:
-    """Two numbers that differ, in as many digits as show by how much; neighbouring counts by their distance."""
+    """Show two different numbers with enough digits to see their difference, and the distance of close counts."""
     if not (math.isfinite(got) and math.isfinite(expected)):
         return f"got {brief(got, FEWEST_DIGITS)}, expected {brief(expected, FEWEST_DIGITS)}"
     if got == round(got) and expected == round(expected) and max(abs(got), abs(expected)) < 10**6:
@@ -103,7 +103,7 @@ def apart(got: float, expected: float, counted: bool = False) -> str:
 
 
 def off(got: float, expected: float, counted: bool = False) -> str:
-    """How far a number is off, without the number that is expected: of a count, a size would tell it."""
+    """Say how far a number is off without revealing the expected one, so no ratio is given for a count."""
     if not math.isfinite(got):
         return f"{got} is no answer"
     if counted:
@@ -127,14 +127,14 @@ def off(got: float, expected: float, counted: bool = False) -> str:
 
 
 def significant_digits(number: float | None) -> int:
-    """Of the number as it was given."""
+    """Return the number of significant digits with which ``number`` was given."""
     return (
         len(Decimal(repr(number)).normalize().as_tuple().digits) if number is not None and math.isfinite(number) else 0
     )
 
 
 def is_rounded(number: float, expected: float) -> bool:
-    """Whether ``number`` is ``expected`` to fewer digits than four."""
+    """Whether ``number`` is ``expected`` rounded to fewer than four digits."""
     if number == 0 or not math.isfinite(number) or significant_digits(number) >= FEWEST_DIGITS:
         return abs(number) == 0 and abs(expected) < 0.05
     last = Decimal(repr(number)).normalize().as_tuple().exponent
@@ -142,7 +142,7 @@ def is_rounded(number: float, expected: float) -> bool:
 
 
 def _whole_digits(value: float) -> int:
-    """How many digits stand before the point, of a number below a million: none of them is rounded away."""
+    """Return the number of digits before the point, which are not rounded away; 0 for numbers of a million or more."""
     return len(str(int(abs(value)))) if abs(value) < 10**6 else 0
 
 
@@ -151,7 +151,7 @@ def _side(got: float, expected: float) -> str:
 
 
 def kind(value: Any) -> str:
-    """What a value is, for messages; never its content."""
+    """Say in a message what a value is, never its content."""
     if isinstance(value, torch.Tensor):
         return f"{a_tensor(value.dtype)} of shape {tuple(value.shape)}"
     if value is None:
@@ -161,7 +161,7 @@ def kind(value: Any) -> str:
         return "a NumPy array"
     if "tensor of shape" in name:
         return "a tensor that is too large or of an unusual dtype"
-    if name not in KNOWN_TYPES:  # a name of its own may say anything
+    if name not in KNOWN_TYPES:  # a class name of the student's may say anything
         return "an object of another type"
     return _a(name)
 
@@ -175,7 +175,7 @@ def _a(name: str) -> str:
 
 
 def difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:
-    """Why ``got`` is not ``expected``; the empty string when it is. ``names`` are what several results are called."""
+    """Say why ``got`` is not ``expected``; the empty string if it is. ``names`` are the names of several results."""
     if isinstance(expected, torch.Tensor):
         return _tensor_difference(got, expected, tolerance)
     if isinstance(expected, (tuple, list)):
@@ -186,14 +186,14 @@ def difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, 
         return _plain_difference(got, expected)
     if isinstance(expected, float):
         return _float_difference(got, expected, tolerance)
-    if isinstance(expected, str) and isinstance(got, str):  # words that a probe has made, by `kind`
+    if isinstance(expected, str) and isinstance(got, str):  # words that a probe made with `kind`
         return "" if got == expected else f"expected {expected}, got {got}"
     return "" if type(got) is type(expected) and got == expected else f"expected {kind(expected)}, got {kind(got)}"
 
 
 def same_form(got: Any, expected: Any, exact_dtype: bool = False) -> bool:
-    """Whether ``got`` differs from ``expected`` in values at most: not in kind, shape or keys, nor in dtype if that is
-    asked for."""
+    """Whether ``got`` differs from ``expected`` at most in its values: type, shape and keys are the same, and so is the
+    dtype if ``exact_dtype``."""
     if isinstance(expected, torch.Tensor):
         return (
             isinstance(got, torch.Tensor)
@@ -220,12 +220,12 @@ def same_form(got: Any, expected: Any, exact_dtype: bool = False) -> bool:
 
 
 def within(limit: float) -> Callable[[Any, Any], bool]:
-    """Whether no value is farther from what is expected: what rounding can do, and what it cannot."""
+    """Return a condition: no value is off by more than ``limit``, so that rounding may be the cause."""
     return lambda got, expected: bool((got.double() - expected.double()).abs().max() <= limit)
 
 
 def only_where_zero(got: Any, expected: Any) -> bool:
-    """Whether all rows are right but some that are to be zero; or a single answer is wrong."""
+    """Whether only rows that must be zero are wrong; always true if no tensor is expected."""
     if isinstance(expected, (tuple, list)):
         return all(only_where_zero(a, b) for a, b in zip(got, expected, strict=True))
     if not isinstance(expected, torch.Tensor):
@@ -257,12 +257,12 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
     share = f"{int(wrong.sum())} of {wrong.numel()} values differ; the first at {list(place)}"
     if expected.dtype == torch.bool:
         return f"{share}: got {bool(a[place])}, expected {bool(b[place])}"
-    due = b[place].item() if abs(b[place].item()) > tolerance.atol else 0.0  # what is zero but for rounding
+    due = b[place].item() if abs(b[place].item()) > tolerance.atol else 0.0  # zero up to rounding
     return f"{share}: {apart(a[place].item(), due, counted=not expected.is_floating_point())}"
 
 
 def _is_close(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> bool:
-    """Whether all numbers are close and finite: of an infinite one every other is infinitely far, and within as much."""
+    """Whether all numbers are close. False if an expected one is infinite, because then the tolerance is, too."""
     if not np.isfinite(b).all():
         return False
     with np.errstate(invalid="ignore"):
@@ -270,7 +270,7 @@ def _is_close(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> bool:
 
 
 def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:
-    if isinstance(got, torch.Tensor) and _is_stack_of(got, expected):  # which unpacks like a tuple
+    if isinstance(got, torch.Tensor) and _is_stack_of(got, expected):  # it unpacks like a tuple
         got = got.unbind()
     if not isinstance(got, (tuple, list)):
         return f"expected {len(expected)} values, got {kind(got)}"
@@ -286,13 +286,13 @@ def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: t
 
 
 def _is_stack_of(got: torch.Tensor, expected: Any) -> bool:
-    """Whether a tensor holds as many values as are expected, each of its due shape: a batch of as many texts does not."""
+    """Whether a tensor stacks the expected values, in number and shapes; a batch of as many texts usually does not."""
     shapes = [tuple(value.shape) for value in expected if isinstance(value, torch.Tensor)]
     return got.ndim > 0 and len(got) == len(expected) and all(shape == tuple(got.shape[1:]) for shape in shapes)
 
 
 def _are_whole(values: Any) -> bool:
-    """Few and short whole numbers, or yes and no: such a sequence is shown as one."""
+    """Whether these are few and short whole numbers, or bools: a message shows such a sequence as a whole."""
     return len(values) <= MOST_SHOWN and all(type(one) in (bool, int) and abs(one) < 10**9 for one in values)
 
 

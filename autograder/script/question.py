@@ -2,8 +2,8 @@
 
 A probe is put to a `Subject`: an object of this process (`Local`: the reference, a known mistake, an answer of a bank) or
 a student's object in the sandbox. When a script is written, the probe is put to the reference, and each call that it
-makes is noted as a `Question`. A question whose arguments do not depend on any answer can be sent before the answers to
-the questions before it are there.
+makes is noted as a `Question`. A question whose arguments do not depend on any answer can be sent before earlier
+questions are answered.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ from autograder.script.answer import Answer, Given, answer_of
 
 Probe = Callable[[Any], Any]
 Plan = Sequence[Sequence[tuple[Any, Sequence["Question"]]]]  # blocks of steps with their questions
-Slope = tuple[int, int | None]  # with respect to which argument, and of which result, a gradient is wanted
+Slope = tuple[int, int | None]  # of a gradient: the argument's number, and the result's if there are several
 
 
 @dataclass(eq=False)
 class Question:
-    """One call of an object. ``made_by`` is the number of the question of the same probe whose answer is called; ``None``
-    where it is the object itself. ``make`` says what is loaded into a module that is made, or where it goes."""
+    """One call of an object. ``made_by`` is the number of the probe's question whose answer is called; ``None`` if the
+    object itself is called. ``make`` says what to load into a new module, or to which device it goes."""
 
     made_by: int | None
     method: str | None
@@ -35,8 +35,8 @@ class Question:
     again: str = ""
     slope: Slope | None = None
     make: dict[str, Any] | None = None
-    is_plain: bool = True  # its arguments are data, and are the same whatever is answered
-    wire: Any = field(default=None, repr=False)  # the sandbox keeps here what it sends
+    is_plain: bool = True  # its arguments are data and do not depend on answers
+    wire: Any = field(default=None, repr=False)  # the sandbox's cache of what it sends
 
     @property
     def keeps_graph(self) -> bool:
@@ -48,16 +48,16 @@ class Question:
 
 
 class Subject:
-    """What a probe can be put to. The base class knows nothing of what will be asked."""
+    """An object that a probe can be put to. The base class ignores what will be asked."""
 
     def begin(self, script: Plan) -> None:
-        """What will be asked, block by block."""
+        """Announce what will be asked, block by block."""
 
     def at(self, step: Any, goes_well: bool) -> None:
-        """This step is next. While all ``goes_well`` the blocks after this one will be asked, too, and as a whole."""
+        """Announce the next step. While all ``goes_well``, later blocks will probably be asked too, and completely."""
 
     def with_answer(self, answer: Any) -> Any:
-        """The same with another answer of the student's in its place."""
+        """Return the same subject with another answer of the student's in its place."""
         return answer
 
 
@@ -80,18 +80,18 @@ class Local(Subject):
         return lambda *args, **kwargs: self._handed_out(found(*args, **kwargs))
 
     def called_again(self, how: str, *args: Any) -> Any:
-        """What a call gives after an earlier one with the same arguments (see ``call_before``)."""
+        """Return the result of a call that follows an earlier one with the same arguments (see ``call_before``)."""
         call_before(how, self.subject, args, {})
         return self(*args)
 
     def with_slope(self, args: Sequence[Any], at: int, place: int | None) -> tuple[Any, Any]:
-        """What a call gives, and no gradient: the graph is here, and whoever wants one differentiates it."""
+        """Return a call's result and ``None``: the graph is in this process, so the caller can differentiate it."""
         return self(*args), None
 
     def with_weights(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
     ) -> Any:
-        """A module of this class, loaded with ``weights``; what else ends in ``zeroed`` becomes zero."""
+        """A module of this class, loaded with ``weights``; other entries that end in one of ``zeroed`` become zero."""
         module = self.subject(*args, **kwargs)
         return self._loaded(module, load_weights(module, weights, zeroed))
 
@@ -100,7 +100,7 @@ class Local(Subject):
         return self._handed_out(self.subject(*sizes).requires_grad_(False).to(device))
 
     def with_table(self, rows: torch.Tensor) -> Any:
-        """A module whose arguments are the sizes of its only tensor, ``rows``."""
+        """A module made with the sizes of ``rows`` as arguments, and loaded with ``rows`` as its only tensor."""
         return Local(self.subject(*rows.shape)).reloaded(rows)
 
     def reloaded(self, rows: torch.Tensor) -> Any:
@@ -108,7 +108,7 @@ class Local(Subject):
         return self._loaded(self.subject, load_table(self.subject, rows))
 
     def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
-        """The gradients of a module's trained parameters, where its output for ``x`` is weighed by ``weigh(output)``."""
+        """The gradients of a module's trainable parameters; its output on ``x`` has cotangent ``weigh(output)``."""
         with torch.enable_grad():
             output = self.subject(x.clone().requires_grad_())
         wanted = [parameter for parameter in self.subject.parameters() if parameter.requires_grad]
@@ -131,7 +131,7 @@ class _Recording(Local):
         self._log, self._number, self._is_aside = log, number, is_aside
 
     def beside(self, other: Any) -> Any:
-        """Another object that is asked in between, by itself."""
+        """Record another object too. Its questions come in between and are never sent ahead."""
         return _Recording(other, self._log, is_aside=True) if callable(other) else other
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -188,8 +188,8 @@ class _Recording(Local):
 
 
 class _Log:
-    """The questions of one probe. One that ``disturbs`` hands out other values than were given. A question ``may_depend`` on an
-    answer before it if that was a value; a module that was made is none."""
+    """The questions of one probe. A log that ``disturbs`` changes the values that are handed out. ``may_depend`` tells
+    whether a question followed a value, on which it may depend; a new module is no value."""
 
     def __init__(self, disturbs: bool) -> None:
         self.disturbs = disturbs
@@ -210,8 +210,8 @@ class _Log:
 
 
 def recorded(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
-    """What the right object answers a probe, and what it is asked. A question that would be another one if the answers
-    before it were others is not plain: its arguments may tell what is expected."""
+    """Return the right object's answer to a probe, and the questions. A question that changes if earlier answers change
+    is not plain, because its arguments may reveal what is expected."""
     log, others = _Log(disturbs=False), _Log(disturbs=True)
     answer = _asked(probe, right, log)
     if log.may_depend:
@@ -223,7 +223,7 @@ def recorded(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
 
 
 def noted(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
-    """The same of a probe that the student can read anyway."""
+    """Like ``recorded``, but without the test for such questions: the student can read this probe anyway."""
     log = _Log(disturbs=False)
     return _asked(probe, right, log), log.questions
 
@@ -234,12 +234,12 @@ def _asked(probe: Probe, right: Any, log: _Log) -> Answer:
 
 
 def detached(value: Any) -> Any:
-    """The value without the graph that led to it, which would be kept as long: of one long text hundreds of megabytes."""
+    """Return the value without its autograd graph, which can hold hundreds of megabytes for one long text."""
     return trees.tree_map_only(torch.Tensor, torch.Tensor.detach, value)
 
 
 def plain(value: Any) -> Any:
-    """The value, an object of this process as itself."""
+    """Return the object inside a ``Local``, and any other value as it is."""
     return value.subject if isinstance(value, Local) else value
 
 

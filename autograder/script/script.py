@@ -1,4 +1,4 @@
-"""A hidden test, written down: blocks of steps, each a question with what is expected of the answer.
+"""The script of a hidden test: blocks of steps, each a question with the expected answer.
 
 A script is the same for every submission of a class on one device. It is written once, by the body of the test
 (`autograder.checks.framework`), and replayed for every answer (`autograder.grading.marking`).
@@ -32,11 +32,11 @@ from autograder.script.question import Probe, Question
 from autograder.script.verdict import Criterion, Verdict
 
 NOTHING = Given(None)
-# What to change where an answer does not follow the device of its arguments.
+# What to change if an answer does not follow the device of its arguments.
 ON_THE_CPU = "A tensor in your answer is on the CPU, wherever its arguments are. Make it with device=x.device, and move nothing with .cpu()."
 GOES_TO_NUMPY = "A tensor goes to NumPy, which works on the CPU only. Use PyTorch's functions instead."
 WHOLE_NUMBERS = "Matrices of whole numbers are multiplied, and a GPU cannot do that. Make them floating first."
-NOT_FOLLOWED = {  # by what the error says
+NOT_FOLLOWED = {  # by a part of the error's message
     "same device": ON_THE_CPU,
     "to numpy": GOES_TO_NUMPY,
     "not implemented for 'int": WHOLE_NUMBERS,
@@ -46,7 +46,7 @@ UNANSWERED = "not answered yet (the cell still raises NotImplementedError)"
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with an answer, and the sentences that name the cause where the step itself knows it."""
+    """What is wrong with an answer, and sentences that name the cause if the step itself knows it."""
 
     message: str
     names: tuple[str, ...] = ()
@@ -54,10 +54,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class Hint:
-    """What to say of a failure that nothing better explains.
+    """A sentence about a failure that no known mistake explains.
 
-    Where it says nothing else, it speaks of wrong values alone: not of an error, nor of a result of another kind, shape
-    or dtype; ``form`` takes these in. ``fits(got, expected)`` is what must be seen besides, else ``otherwise`` is said.
+    By default a hint is only for wrong values, not for an error or a result of another type, shape or dtype; ``form``
+    includes these. If there is a condition ``fits(got, expected)`` and it is not met, ``otherwise`` is said instead.
     """
 
     says: str
@@ -66,7 +66,7 @@ class Hint:
     form: bool = False
 
     def on(self, answer: Answer, expected: Any, tolerance: Tolerance) -> str:
-        """What there is to say of this failure; often nothing."""
+        """Return what to say of this failure; often an empty string."""
         if isinstance(answer, Raised):
             return self.says if self.form and self.fits is None and "in-place" not in answer.error.message else ""
         if not self.form and not same_form(answer.value, expected, tolerance.exact_dtype):
@@ -76,7 +76,7 @@ class Hint:
 
 @dataclass(eq=False)
 class Gate:
-    """A condition that steps need. ``with`` it, steps are asked of those alone that have met it."""
+    """A condition of steps: those written in its ``with`` block are asked only of answers that meet it."""
 
     is_open_when: bool = True
     of: "Step | None" = None
@@ -98,7 +98,7 @@ class Gate:
 
 @dataclass(eq=False)
 class Step:
-    """One question of a block, put by ``probe``; ``call`` says in a message what was called. The base class compares
+    """One step of a block: ``probe`` asks, and ``call`` says in messages what was called. The base class compares
     nothing: the answer may be anything but an error."""
 
     probe: Probe
@@ -108,17 +108,17 @@ class Step:
     expected: Answer = NOTHING
     questions: Sequence[Question] = ()
     needs: tuple[Gate, ...] = ()
-    group: int | None = None  # of steps that are all asked, whatever is wrong with one of them
-    watched: tuple[Any, ...] = ()  # arguments of which a change in place shall be seen
-    answer_of: "Step | None" = None  # whose answer serves where it was right
+    group: int | None = None  # steps of one group are all asked, even if one of them misses
+    watched: tuple[Any, ...] = ()  # arguments to check for changes in place
+    answer_of: "Step | None" = None  # an earlier step whose answer is used again if it was right
 
-    leaves_record = False  # for the diagnosis
-    remembers_errors = True  # what raises leaves one in any case
-    is_gate = False  # whose outcome counts for other steps alone
+    leaves_record = False  # whether the diagnosis sees the answer
+    remembers_errors = True  # whether it sees an error in any case
+    is_gate = False  # whether the outcome only decides about other steps
 
     def fault(self, answer: Answer, names: tuple[str, ...] = ()) -> Fault | None:
-        """What is wrong with this answer. ``names`` are what several results are called. On top of a known mistake that raises
-        it is right to raise the same."""
+        """Return what is wrong with this answer. ``names`` are the names of several results. If an error is
+        expected, on top of a known mistake that raises it, the same error is right."""
         if isinstance(answer, Given):
             return self._of_value(answer.value, names)
         same = isinstance(self.expected, Raised) and answer.error.type_names[0] == self.expected.error.type_names[0]
@@ -126,7 +126,7 @@ class Step:
 
     @property
     def due(self) -> Any:
-        """The value that is expected; ``None`` where the object on top of which an answer is judged raises."""
+        """The value that is expected; ``None`` if the expected answer is an error."""
         return self.expected.value if isinstance(self.expected, Given) else None
 
     def _of_value(self, got: Any, names: tuple[str, ...]) -> Fault | None:
@@ -137,7 +137,7 @@ class Step:
 
 
 class Agrees(Step):
-    """The value is the right object's."""
+    """A step that requires the value of the right object."""
 
     leaves_record = True
 
@@ -149,26 +149,26 @@ class Agrees(Step):
 
 
 class Holds(Agrees):
-    """Whether the value is the right object's: for what is asked only then."""
+    """A gate that is met by the value of the right object."""
 
     leaves_record, remembers_errors, is_gate = False, False, True
 
 
 class Answers(Step):
-    """Whether there is a value: for what is asked only then."""
+    """A gate that is met by any value."""
 
     remembers_errors, is_gate = False, True
 
 
 class Reached(Step):
-    """Whether the block has come here without a miss: for what another block asks only then. Asks nothing."""
+    """A gate for other blocks, which is met if this block gets here without a miss. Asks nothing."""
 
     is_gate = True
 
 
 @dataclass(eq=False)
 class Requires(Step):
-    """A gate that must be open. Asks nothing."""
+    """A step that requires an open gate. Asks nothing."""
 
     gate: Gate | None = None
     otherwise: Fault = Fault("")
@@ -176,7 +176,7 @@ class Requires(Step):
 
 @dataclass(eq=False)
 class Satisfies(Step):
-    """A property of the value: ``judge`` says what is wrong with it."""
+    """A step that requires a property of the value: ``judge`` says what is wrong with it."""
 
     judge: Callable[[Any], Fault | None] = lambda got: None
 
@@ -186,7 +186,7 @@ class Satisfies(Step):
 
 @dataclass(eq=False)
 class HasDtype(Step):
-    """The value is a tensor of this dtype, whatever is in it."""
+    """A step that requires a tensor of this dtype, whatever its values."""
 
     dtype: torch.dtype = torch.float32
 
@@ -199,8 +199,8 @@ class HasDtype(Step):
 
 @dataclass(eq=False)
 class FollowsDevice(Step):
-    """All tensors of the value are where the arguments are, whatever is in them. An error that has nothing to do with
-    devices is paid for elsewhere."""
+    """A step that requires all tensors of the result to be on the device of the arguments, whatever their values. An
+    error that has nothing to do with devices costs points elsewhere."""
 
     device: str = "cpu"
     remembers_errors = False
@@ -220,7 +220,7 @@ class FollowsDevice(Step):
 
 @dataclass(eq=False)
 class Refuses(Step):
-    """The object refuses with an error of this kind. ``otherwise`` says what it does instead, ``hint`` why that may be."""
+    """A step that requires this error. ``otherwise`` says what the object does instead, ``hint`` why that may be."""
 
     error: type[Exception] = Exception
     otherwise: str = ""
@@ -247,7 +247,7 @@ class Refuses(Step):
 
 
 class Unchanged(Step):
-    """The call leaves the ``watched`` arguments as they were. Which of them it has changed, the replay sees."""
+    """A step whose call must leave the ``watched`` arguments unchanged. The replay notices what it changes."""
 
     def changed(self, argument: Any) -> Fault:
         kind_of = "tensor" if isinstance(argument, torch.Tensor) else type(argument).__name__
@@ -257,7 +257,7 @@ class Unchanged(Step):
 
 @dataclass(eq=False)
 class Entry(Agrees):
-    """An entry of a hand computation. The number that is expected is never shown."""
+    """An entry of a hand computation. The expected number is never shown."""
 
     key: str = ""
 
@@ -274,7 +274,7 @@ class Entry(Agrees):
         return found
 
     def number(self, answer: Answer) -> float | None:
-        """What was given, if it is a number."""
+        """Return the number that was given; ``None`` if it is no number."""
         value = answer.value if isinstance(answer, Given) else None
         if isinstance(value, torch.Tensor):
             value = value.item() if value.numel() == 1 and not value.is_complex() else None
@@ -288,8 +288,8 @@ class Entry(Agrees):
 
 @dataclass(eq=False)
 class Block:
-    """A criterion: ``points`` if nothing in it misses. Golden blocks check values; the others count only if one of these
-    held."""
+    """A criterion that earns ``points`` if no step misses. Golden blocks check values; the others count only if at
+    least one golden block held."""
 
     name: str
     points: float
@@ -299,7 +299,7 @@ class Block:
 
 @dataclass(eq=False)
 class Script:
-    """All that an answer of one exercise is asked."""
+    """Everything that an answer of one exercise is asked."""
 
     blocks: list[Block] = field(default_factory=list)
 
@@ -310,22 +310,22 @@ class Script:
 
 @dataclass(eq=False, frozen=True)
 class Exercise:
-    """One hidden test. Called with a student's answer it gives the verdict: only inside a run of the grader, for an ordinary
-    kernel without the course's configuration is ended. No grade is better than a wrong one."""
+    """One hidden test. Called with a student's answer, it returns the verdict. Outside of the grader, for example in
+    nbgrader without the course's configuration, it ends the process: no grade is better than a wrong one."""
 
     assignment: str
     grade_id: str
     number: str
     points: float
     right: Any
-    write: Callable[[Any, int, str], Script]  # against a right object, for a seed and a device
-    mistakes: Callable[[], Sequence[Any]]  # that are known, with ``subject`` and ``says``
+    write: Callable[[Any, int, str], Script]  # from a right object, a seed and a device
+    mistakes: Callable[[], Sequence[Any]]  # the known ones, with ``subject`` and ``says``
     returns: tuple[str, ...] = ()  # names of several results, for messages
-    # Sentences of mistakes that are paid for once, if they are made again here.
+    # Sentences of mistakes that cost nothing again if they are repeated here.
     carried: Callable[[], Collection[str]] = tuple
 
     def __call__(self, student: Any, *earlier: Any) -> Verdict:
-        """Some cells hand over earlier answers, too."""
+        """Return the verdict. Some cells pass earlier answers as well, which are ignored."""
         mark = marker.get()
         if mark is None:
             _refuse()
@@ -334,11 +334,11 @@ class Exercise:
 
     @property
     def name(self) -> str:
-        """How a student calls it."""
+        """The exercise's name in messages to students."""
         return f"{self.number} (`{self.grade_id}`)"
 
     def nothing(self, reason: str) -> Verdict:
-        """The verdict on an answer that is not there: nothing was run."""
+        """Return the verdict on a missing answer: nothing was run."""
         criterion = Criterion("an answer", self.points, 0.0, reason)
         return Verdict(self.grade_id, self.number, self.points, [criterion], [reason])
 

@@ -1,9 +1,9 @@
-"""What a check says: points per criterion, one message each, and the misconceptions it recognised."""
+"""The verdict of a hidden test: points and a message per criterion, and the misconceptions it recognised."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-# Said of a hand computation, however many digits are left.
+# For a hand computation, whatever number of digits is left.
 ROUNDED_TOO_FAR = "Your numbers are right but rounded too far: give at least four significant digits."
 
 
@@ -27,7 +27,7 @@ class Verdict:
     criteria: list[Criterion] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
     note: str = ""
-    stopped: int = 0  # how many questions met an answer that is not there yet
+    stopped: int = 0  # number of questions that stopped at an answer not written yet
 
     @property
     def score(self) -> float:

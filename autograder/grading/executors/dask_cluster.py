@@ -1,7 +1,7 @@
-"""The same grading run on an existing Dask cluster: one Dask task per submission, JSON text both ways.
+"""A grading run on an existing Dask cluster: one Dask task per submission, JSON text both ways.
 
-The driver (``grade``) alone writes; it needs no torch. A worker (``grade_one``) keeps a warm grading process, the
-same as for a local run, for each of its threads: neither torch nor anything of a submission gets into the Dask worker.
+Only the driver (``grade``) writes results; it needs no torch. A worker (``grade_one``) keeps a warm grading process, as
+in a local run, for each of its threads, so that the Dask worker itself loads neither torch nor any student code.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 CONNECT_SECONDS = 15
-NO_WORKERS_SECONDS = 60  # a nanny starts its worker again within a few
-AHEAD = 500  # submissions that the cluster has at a time: a large class fills neither the scheduler's memory nor ours
-IDLE_SECONDS = 300  # how long a worker keeps a service warm that nobody uses
+NO_WORKERS_SECONDS = 60  # a nanny restarts its worker within a few seconds
+AHEAD = 500  # submissions on the cluster at a time: a large class fills neither the scheduler's memory nor ours
+IDLE_SECONDS = 300  # how long a worker keeps an unused grading process
 KEPT = "what was graded is kept: run the same command again"
 
 
@@ -43,12 +43,12 @@ KEPT = "what was graded is kept: run the same command again"
 
 
 def grade(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
-    """Grade every task on the cluster; results as they come. Raises ``GradingFailed`` if the cluster cannot do it."""
+    """Grade every task on the cluster; answers arrive in any order. Raises ``GradingFailed`` if the cluster fails."""
     how, needed = json.dumps(asdict(replace(options, workers=1, scheduler=""))), json.dumps(versions())
     with _connected(options.scheduler) as client:
         _require_fit_workers(client, needed, options.isolate)
         accused = _run(client, tasks, how, needed, on_answer)
-        for task in accused:  # in flight when workers died; alone, it is plain whose submission it was
+        for task in accused:  # in flight when workers died: one at a time shows which is to blame
             for victim in _run(client, [task], how, needed, on_answer):
                 on_answer(
                     Failure(victim.key, "workers of the cluster died, again and again, while grading this submission")
@@ -56,7 +56,7 @@ def grade(tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on driver and workers, so that grades are."""
+    """Return the versions that must be the same on driver and workers, so that grades are the same."""
     return {
         "course": grader_version()[:12],
         "Python": "{}.{}".format(*sys.version_info),
@@ -92,7 +92,7 @@ def _connected(scheduler: str) -> Iterator["Client"]:
 
 
 def _address(scheduler: str) -> str:
-    """The address, if need be out of a scheduler file."""
+    """Return the scheduler's address; ``scheduler`` is the address or a scheduler file."""
     if "://" in scheduler or not (scheduler.endswith(".json") or Path(scheduler).exists()):
         return scheduler
     try:
@@ -121,7 +121,7 @@ def _require_fit_workers(client: "Client", needed: str, isolate: bool) -> None:
 
 
 def _run(client: "Client", tasks: Iterable[Task], how: str, needed: str, on_answer: OnAnswer) -> list[Task]:
-    """Results as they come, and tasks taken as there is room for them.
+    """Submit tasks as there is room for them, and pass on answers as they arrive.
 
     Returns the tasks in flight when workers died more often than the scheduler allows.
     """
@@ -135,7 +135,7 @@ def _run(client: "Client", tasks: Iterable[Task], how: str, needed: str, on_answ
     try:
         while True:
             for number, task in itertools.islice(coming, AHEAD - len(waiting)):
-                name = f"autograder-{run}-{number}"  # says nothing about the student to whoever watches the dashboard
+                name = f"autograder-{run}-{number}"  # the cluster's dashboard must not show the student
                 future = _submit(client, name, json.dumps(task.to_json()), how, needed)
                 waiting[future] = task
                 future.add_done_callback(done.put)
@@ -147,12 +147,12 @@ def _run(client: "Client", tasks: Iterable[Task], how: str, needed: str, on_answ
             except KilledWorker:
                 accused.append(waiting.pop(future))
                 continue
-            except TimeoutError:  # its worker died with the result; it is computed again
+            except TimeoutError:  # its worker died with the result; Dask computes it again
                 if not future.done():
                     future.add_done_callback(done.put)
                     continue
                 raise GradingFailed(f"a result did not arrive from the cluster; {KEPT}") from None
-            except Exception as error:  # the scheduler went away, or a worker joined that has another course
+            except Exception as error:  # the scheduler went away, or a worker with another course joined
                 raise GradingFailed(f"the cluster failed ({_short(error)}); {KEPT}") from None
             if "failed" in answer:
                 raise GradingFailed(f"{answer['failed']}; {KEPT}")
@@ -172,7 +172,7 @@ def _submit(client: "Client", name: str, *arguments: str) -> "Future[str]":
 
 
 def _next(client: "Client", done: "queue.SimpleQueue[Future[str]]", left: int) -> "Future[str]":
-    """The next future that ended; raises ``GradingFailed`` when nobody is left who could end one."""
+    """Return the next finished future; raises ``GradingFailed`` if no scheduler or worker is left to finish one."""
     alone_since = None
     while True:
         try:
@@ -213,10 +213,10 @@ def unfit(needed: str, isolate: bool) -> str:
 
 
 def grade_one(task: str, options: str, needed: str) -> str:
-    """What a Dask worker does for one submission: JSON in, JSON out."""
+    """Grade one submission on a Dask worker: JSON in, JSON out."""
     how = Options(**json.loads(options))
     try:
-        _fits(needed, how.isolate)  # asked here too: a worker may join after the run has begun
+        _fits(needed, how.isolate)  # checked here too: a worker may join after the run has begun
         answer = _grade(Task.from_json(json.loads(task)), how)
     except GradingFailed as error:
         return json.dumps({"failed": f"worker on {_host()}: {error}"})
@@ -225,7 +225,7 @@ def grade_one(task: str, options: str, needed: str) -> str:
 
 @functools.cache
 def _fits(needed: str, isolate: bool) -> None:
-    """Raises ``GradingFailed`` where ``unfit`` says something. That a worker is fit is asked once."""
+    """Raise ``GradingFailed`` if this worker is ``unfit``. Success is cached, so a fit worker checks once."""
     if problem := unfit(needed, isolate):
         raise GradingFailed(problem)
 
@@ -240,17 +240,17 @@ def _grade(task: Task, options: Options) -> Answer:
 
 
 class _WarmGraders:
-    """Graders that wait for the next submission, with what their judges have learnt. One that nobody uses is closed."""
+    """Idle graders that keep their judges' caches for the next submission. One that stays unused is closed."""
 
     def __init__(self) -> None:
         self._idle: dict[Grader, threading.Timer] = {}
         self._lock = threading.Lock()
-        # A grading process ends with the thread that has started it: that must be one which lives as long as this worker.
+        # A grading process ends with the thread that started it, so one thread starts all of them and stays.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="autograder-starter")
 
     @contextmanager
     def taken(self) -> Iterator[Grader]:
-        """One for this block alone."""
+        """Lend one grader to the block."""
         with self._lock:
             grader, timer = self._idle.popitem() if self._idle else (Grader(), None)
         if timer is not None:
@@ -272,7 +272,7 @@ class _WarmGraders:
         grader.close()
 
     def close(self) -> None:
-        """End those that wait."""
+        """Close all idle graders."""
         for grader in list(self._idle):
             self._close(grader)
 

@@ -1,4 +1,4 @@
-"""A grading process, as those see it who have submissions to grade: `make autograde`, `%grade`, a worker of a cluster."""
+"""The client of a grading process. `make autograde`, `%grade` and the workers of a cluster use it."""
 
 import contextlib
 import json
@@ -21,8 +21,8 @@ ASK_AGAIN_SECONDS = 1
 
 
 class Grader:
-    """A grading process that serves one class after the other. It starts when it is first needed, and again if it has ended;
-    ``close``, or the end of the block, ends it."""
+    """A grading process that serves one class after the other. It starts when it is first needed, and again if it has
+    ended; ``close`` or the end of the block ends it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -34,20 +34,20 @@ class Grader:
         self.close()
 
     def start(self) -> subprocess.Popen[bytes]:
-        """The process, which also ends with the thread that has started it."""
+        """Start the process if none runs, and return it. It also ends with the thread that started it."""
         if self._process is None or self._process.poll() is not None:
             self._process = _start()
         return self._process
 
     def prestart(self, assignment: str, options: Options) -> None:
-        """Submissions of this assignment will come: importing what grades them takes longer than reading them."""
-        with contextlib.suppress(BrokenPipeError):  # `grade` starts another process, and says what is wrong
+        """Prepare for this assignment, because importing the judges' code takes longer than reading submissions."""
+        with contextlib.suppress(BrokenPipeError):  # the process ended: `grade` starts another and reports problems
             _send(self.start(), {"prestart": assignment, "options": asdict(options)})
 
     def grade(self, tasks: Iterable[Task], options: Options, on_answer: OnAnswer) -> None:
-        """Grade every task; ``on_answer`` is called with each answer as it comes. Tasks are taken as they can be worked on.
+        """Grade every task; ``on_answer`` gets each answer as it comes. Tasks are taken as there is room for them.
 
-        Raises ``GradingFailed`` if nothing can be graded, and ``GraderDied`` if the process ends before its time.
+        Raises ``GradingFailed`` if nothing can be graded, and ``GraderDied`` if the process ends too early.
         """
         process = self.start()
         feeder = _Feeder(process, tasks, options)
@@ -63,7 +63,7 @@ class Grader:
                 raise GraderDied(
                     f"the grading process ended early (exit code {process.wait()}) with {len(feeder.open)} submissions not graded"
                 )
-        except BaseException:  # an interrupt too: nobody waits for the other answers
+        except BaseException:  # also after an interrupt: nobody waits for the other answers
             self.close()
             raise
 
@@ -74,7 +74,7 @@ class Grader:
 
 
 class _Feeder(threading.Thread):
-    """Hands tasks to the grading process, which takes a few at a time: no more of a large class is in memory."""
+    """The thread that feeds the grading process. That takes a few tasks at a time, so a large class fits in memory."""
 
     def __init__(self, process: subprocess.Popen[bytes], tasks: Iterable[Task], options: Options) -> None:
         super().__init__(name="feeder", daemon=True)
@@ -88,16 +88,16 @@ class _Feeder(threading.Thread):
                 self.open.add(task.key)
                 _send(self._process, {"task": task.to_json(), "options": asdict(self._options)})
             _send(self._process, {"settle": True})
-        except BrokenPipeError:  # the process has ended: for the reader of its answers to say
+        except BrokenPipeError:  # the process has ended, which the reader of its answers reports
             pass
-        except BaseException as error:  # for `grade` to raise; without input the process ends
+        except BaseException as error:  # `grade` raises it; without input the process ends
             self.failure = error
             with contextlib.suppress(BrokenPipeError):
                 _pipe(self._process.stdin).close()
 
 
 def _answers(process: subprocess.Popen[bytes]) -> Iterator[Answer]:
-    """What the grading process says, until everything is answered or it has ended."""
+    """Yield the grading process's answers until every task has one or the process ends."""
     for line in _pipe(process.stdout):
         message = json.loads(line)
         if "failed" in message:
@@ -114,7 +114,7 @@ def _send(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None  # `_start` asks for both
+    assert stream is not None  # `_start` opens both
     return stream
 
 
@@ -126,12 +126,12 @@ def _start() -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         env={**os.environ, **ONE_THREAD, "PYTHONPATH": path, "MPLBACKEND": "Agg"},
         cwd=PACKAGE_ROOT,
-        start_new_session=True,  # Ctrl-C is for us; we end it
+        start_new_session=True,  # Ctrl-C reaches only us, and we end the process
     )
 
 
 def end_grader(process: subprocess.Popen[bytes]) -> None:
-    """Ask the process to end until it does: what its signal handler raises in a destructor, Python only prints."""
+    """Terminate the process, repeatedly: Python ignores an exit that the signal handler raises in a destructor."""
     while process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

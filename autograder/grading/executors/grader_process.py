@@ -1,6 +1,6 @@
 """The trusted grading process: reads tasks as JSON, has them judged in parallel, writes one JSON line per answer.
 
-Started by `grader`, so that nbgrader's own process needs no torch and holds nothing a submission talks to. It reads
+`grader` starts it, so that nbgrader's own process needs no torch and never talks to a submission. It reads
 ``{"prestart": assignment, "options": {…}}``, ``{"task": {…}, "options": {…}}`` and, after the last task of a class,
 ``{"settle": true}``; it writes ``{"result": {…}}``, ``{"failure": {…}}``, ``{"done": true}`` when everything is settled, and
 ``{"failed": "why nothing can be graded here"}``.
@@ -22,12 +22,12 @@ from autograder.grading.messages import Answer, Options, Result, Task
 def main() -> None:
     """Serve the process named in the first argument until it closes our stdin."""
     die_with(int(sys.argv[1]))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # by way of `finally`
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that `finally` runs
     answers, lock = os.fdopen(os.dup(1), "w"), threading.Lock()
-    os.dup2(2, 1)  # whatever prints, prints to stderr
+    os.dup2(2, 1)  # anything that is printed goes to stderr
 
     def send(message: dict[str, Any]) -> None:
-        with lock, contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
+        with lock, contextlib.suppress(BrokenPipeError):  # the reader has gone
             answers.write(json.dumps(message) + "\n")
             answers.flush()
 
@@ -50,12 +50,12 @@ def main() -> None:
     except ImportError as error:
         send({"failed": missing_package(error)})
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is on its way
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is ending already
         pool.cancel()
         close_sandbox()
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(SystemExit):  # SIGTERM, and everything is in order
+    with contextlib.suppress(SystemExit):  # the orderly end after SIGTERM
         main()
-    os._exit(0)  # taking torch apart piece by piece would take a quarter of a second
+    os._exit(0)  # skips the clean-up of torch, which takes a quarter of a second

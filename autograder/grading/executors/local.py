@@ -1,4 +1,4 @@
-"""Judges on this machine: processes forked from the grading process, side by side, over one sandbox."""
+"""Judges on this machine: processes forked from the grading process that work in parallel and share one sandbox."""
 
 import ctypes
 import gc
@@ -19,20 +19,20 @@ from autograder.grading.sandbox.limits import Limits, kernel_limit
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.imports import importing
 
-JUDGE_MEMORY = 4 * 2**30  # bytes beyond what a judge begins with: what is compared is small
+JUDGE_MEMORY = 4 * 2**30  # bytes beyond what a judge begins with: the values that it compares are small
 MARGIN = 30.0  # CPU seconds for what a judge does besides checking
-ON_GPU = 4  # submissions at the same time: each has a CUDA context of its own, half a gigabyte
+ON_GPU = 4  # submissions at the same time: each has its own CUDA context of half a gigabyte
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 PR_SET_PDEATHSIG = 1
 # Inherited by the forked judges.
 _sandbox: Sandbox | None = None
-GARBAGE = (5000, 10, 10)  # new objects before they are looked through: a judge keeps many, and makes few circles
+GARBAGE = (5000, 10, 10)  # thresholds of garbage collection: a judge keeps many objects and makes few cycles
 
 
 class JudgePool:
-    """Processes that grade submissions side by side; ``on_answer`` is called as answers come.
+    """Processes that grade submissions in parallel; ``on_answer`` is called with each answer as it comes.
 
-    Where something failed that is not the student's, the submission is tried once more in a new sandbox, alone.
+    If grading fails through no fault of the student, the submission is tried once more, alone, in a new sandbox.
     """
 
     def __init__(self, on_answer: OnAnswer) -> None:
@@ -40,18 +40,18 @@ class JudgePool:
         self._options: Options | None = None
         self._assignment = ""
         self._pool: ProcessPoolExecutor | None = None
-        self._room, self._places = threading.Semaphore(0), 0  # for tasks that wait or are in work
-        self._failed: dict[str, tuple[Task, str]] = {}  # with the reason
+        self._room, self._places = threading.Semaphore(0), 0  # for tasks that are waiting or being graded
+        self._failed: dict[str, tuple[Task, str]] = {}  # by key, with the reason
 
     def prestart(self, assignment: str, options: Options) -> None:
         """Prepare for submissions of ``assignment``."""
         try:
             _open_sandbox(assignment, options)
-        except (SandboxError, OSError):  # said when there is somebody to grade
+        except (SandboxError, OSError):  # `grade` reports it
             close_sandbox()
 
     def grade(self, task: Task, options: Options) -> None:
-        """Returns as soon as there is room for another one. Raises ``SandboxError`` if no sandbox can be started at all."""
+        """Submit a task, and wait for room for another one. Raises ``SandboxError`` if no sandbox can be started."""
         if self._failed or (task.assignment, options) != (self._assignment, self._options):
             self.drain()
         try:
@@ -62,7 +62,7 @@ class JudgePool:
         self._room.acquire()
 
     def drain(self) -> None:
-        """Returns when everything has its answer."""
+        """Wait until every task has its answer, after a second try if need be, and end the judges."""
         self._close()
         if not self._failed or self._options is None:
             return
@@ -76,7 +76,7 @@ class JudgePool:
                 close_sandbox()
 
     def settle(self) -> None:
-        """Returns when everything has its answer; the judges stay, with all that they have learnt, for what comes next."""
+        """Wait until every task has its answer. Unless one failed, the judges stay, with their caches."""
         for _ in range(self._places):
             self._room.acquire()
         for _ in range(self._places):
@@ -85,8 +85,8 @@ class JudgePool:
             self.drain()
 
     def cancel(self) -> None:
-        """Begin nothing more, and end the judges: what they were at, the next run grades. Left to themselves they may wait
-        for a submission that never ends, or for a queue that nobody fills any more."""
+        """Begin nothing more and kill the judges; the next run grades what they were working on. Otherwise they might
+        wait for a submission that never ends, or for a queue that nobody fills any more."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             for judge in multiprocessing.active_children():
@@ -106,7 +106,7 @@ class JudgePool:
                 initializer=_begin_to_judge,
                 initargs=(os.getpid(),),
             )
-            self._places = 2 * workers  # none waits for the next line to be read
+            self._places = 2 * workers  # so that no judge waits for the next task to be read
             self._room = threading.Semaphore(self._places)
         self._pool.submit(_judge, task).add_done_callback(partial(self._on_done, task, self._room))
 
@@ -116,8 +116,8 @@ class JudgePool:
             self._pool = None
 
     def _stop_feeding(self) -> None:
-        """Nobody reads the queue of a broken pool. Older Pythons, as Debian 12's 3.11.2, would write a long task to it for ever
-        (github.com/python/cpython/issues/94777); with no reader there is an error to stop at."""
+        """Close the reading end of a broken pool's queue, so that writing to it fails. Otherwise older Pythons, such as
+        Debian 12's 3.11.2, would write a long task to it forever (github.com/python/cpython/issues/94777)."""
         queue: Any = getattr(self._pool, "_call_queue", None)
         if queue is not None:
             queue._reader.close()
@@ -125,7 +125,7 @@ class JudgePool:
     def _on_done(self, task: Task, room: threading.Semaphore, future: Future[Answer]) -> None:
         try:
             answer = future.result()
-        except BrokenProcessPool:  # a judge died; nobody knows whose submission it was
+        except BrokenProcessPool:  # a judge died; it is unknown on which submission
             self._stop_feeding()
             self._failed[task.key] = (
                 task,
@@ -133,7 +133,7 @@ class JudgePool:
             )
         except SandboxError as error:
             self._failed[task.key] = task, f"the sandbox failed: {error}"
-        except Exception as error:  # a mistake of the grader's own: it may cost nobody else a grade
+        except Exception as error:  # a bug in the grader: it must cost nobody else a grade
             self._failed[task.key] = (
                 task,
                 f"the grader failed on this submission ({type(error).__name__}: {error}); please report it",
@@ -144,7 +144,7 @@ class JudgePool:
 
 
 def _open_sandbox(assignment: str, options: Options) -> None:
-    """The sandbox for these options, and what its judges will need, imported once before they are forked."""
+    """Open the sandbox for these options, and import what its judges need, once, before they are forked."""
     global _sandbox
     wanted = (options.isolate, _device(options.device))
     if _sandbox is not None and (_sandbox.isolate, _sandbox.device) != wanted:
@@ -168,7 +168,7 @@ def _write_scripts(task: Task) -> None:
     """Write the hidden tests once for all judges."""
     from autograder.grading.marking.judge import write_scripts
 
-    if _sandbox is not None and _sandbox.device != "cuda":  # which is left alone until the judges are forked
+    if _sandbox is not None and _sandbox.device != "cuda":  # CUDA is not used before the judges are forked
         write_scripts(task.assignment, task.seed, _sandbox.device)
 
 
@@ -181,10 +181,10 @@ def close_sandbox() -> None:
 
 
 def die_with(parent: int) -> None:
-    """When the process that started this one is killed, so is this one: nothing outlives a run (Linux)."""
+    """Have the kernel kill this process when its ``parent`` dies, so that nothing outlives a run (Linux only)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it is gone already
+        if os.getppid() != parent:  # the parent died before the call
             os._exit(1)
 
 
@@ -204,7 +204,7 @@ def _judge(task: Task) -> Answer:
 
     if _sandbox is None:
         raise SandboxError("it was closed before this submission began")
-    with kernel_limit(_sandbox.limits.checking_cpu + MARGIN):  # the pool then tries its submissions once more, alone
+    with kernel_limit(_sandbox.limits.checking_cpu + MARGIN):  # a killed judge's tasks are tried once more, alone
         return judge(task, _sandbox)
 
 
@@ -212,7 +212,7 @@ def _device(wanted: str) -> str:
     if wanted != "auto":
         return wanted
     if sys.platform.startswith("linux") and not any(map(os.path.exists, GPU_DEVICES)):
-        return "cpu"  # known before torch is imported, so that the sandbox imports it at the same time
+        return "cpu"  # known without torch, so that the sandbox can import it at the same time
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

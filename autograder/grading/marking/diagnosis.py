@@ -1,4 +1,4 @@
-"""The likely cause of what went wrong: known mistakes that give what the student gave, else the checks' hints."""
+"""Finds the likely cause of a failure: a known mistake that reproduces the student's answers, else a check's hint."""
 
 import math
 import re
@@ -19,7 +19,7 @@ from autograder.script.script import Hint, Step
 
 
 class Mistake(Protocol):
-    """Something the diagnosis can recognise: an object that makes it, and a sentence for each thing it gets wrong."""
+    """A mistake to recognise: an object that makes it, and a sentence for each thing that it gets wrong."""
 
     @property
     def subject(self) -> Any: ...
@@ -30,7 +30,7 @@ class Mistake(Protocol):
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A mistake that fits all that passed: which failures it explains, and at which it gives another wrong value."""
+    """A mistake, the failures that it explains, and those on which it gives another wrong answer."""
 
     says: tuple[str, ...]
     explains: frozenset[int]
@@ -38,50 +38,50 @@ class _Candidate:
 
 
 class Diagnosis:
-    """At most two sentences on the likely cause. Silence beats a wrong name:
+    """Finds at most two sentences on the likely cause. Saying nothing is better than naming a wrong cause:
 
-    - A known mistake, or two at once, is named when it gives what the student gave, value or error, on every probe that
-      passed and on the first that failed. Where it gives another wrong value than the student's on some failure, it is
-      not what was done: it may be named only beside another that explains that failure.
-    - Where several mistakes say as much and only an error or a single word (a bool, a whole number) speaks for them, none
-      is named. Nor are two at once where all that the student gave is one number again and again.
-    - A check's hint is given only for the first failure, when everything asked before has held: its premise was seen then.
-    - Where an argument was seen to be changed in place, later values may be wrong for that alone: no hint is given, and no
-      mistake named that only an error or a single word speaks for.
-    - Last comes a mistake that the student makes in one call only. It must explain every failure, by many values: a single
-      number, such as the largest of some, is the same by chance.
+    - A known mistake, or two at once, is named if it gives the student's value or error on every probe that passed and
+      on the first that failed. If it gives another wrong answer on a later failure, it is named only together with a
+      mistake that explains that failure.
+    - If several mistakes explain equally much and the only evidence is an error or a single word (a bool, a whole
+      number), none is named. Two at once are not named if the first failure is a tensor of equal entries.
+    - A check's hint is given only for the first failure: everything asked before it has held, as the hint assumes.
+    - If an argument was changed in place, that alone may explain later wrong values. Then no hint is given, and no
+      mistake is named whose only evidence is an error or a single word.
+    - Last comes a mistake that the student makes in one call only. It must explain every failure by many values: a
+      single number, such as a maximum, may agree by chance.
     """
 
     def __init__(self, known: ResultCache) -> None:
-        """``known`` keeps what known mistakes give, and where they are right: the same for all students of a class."""
+        """``known`` caches what known mistakes give and where they are right, which is the same for a whole class."""
         self._known = known
 
     def sentences(
         self, records: Sequence[Record], mistakes: Callable[[], Sequence[Mistake]], in_place: bool = False
     ) -> list[str]:
-        """What to tell the student who left these records; ``in_place`` says that an argument was changed."""
+        """Return what to tell the student about these records; ``in_place`` means that a call changed an argument."""
         failing = [record for record in records if not record.met and not record.means_unanswered]
         passing = [record for record in records if record.met]
         if not failing:
             return []
         found: list[_Candidate] = []
         in_one_call: list[str] = []
-        passing.sort(key=_size)  # the small ones tell most mistakes apart, and cost next to nothing
+        passing.sort(key=_size)  # small ones rule out most mistakes and cost next to nothing
         first = failing[0]
-        # Two of them; before what is asked about a long text, all that are about much shorter ones.
+        # The two smallest, and all whose arguments are much smaller than the first failure's.
         much_shorter = _asked_about(first.step) / 8
         cheap = [
             record for place, record in enumerate(passing) if place < 2 or _asked_about(record.step) < much_shorter
         ]
         cheap_and_first = sorted([*cheap, first], key=_size)
-        # What always raises is not explained by where it did.
+        # If the answer always raises, the place of the first error explains nothing.
         is_hinted = bool(first.step.hint) and (isinstance(first.answer, Given) or bool(passing))
-        # A mistake that other calls contradict is named only where nothing else is to be said.
+        # A mistake that other calls contradict is named only if there is nothing else to say.
         may_be_in_one_call = not is_hinted and not in_place and all(map(_many_valued, failing))
         of_other_failures: list[Mistake] = []
         for mistake in mistakes():
             alone = len(mistake.says) == 1
-            # Pairs are many: the first failure, too, before the rest.
+            # There are many pairs: the first failure rules out most of them early.
             needed = ([] if may_be_in_one_call else cheap) if alone else cheap_and_first
             if (not alone and _is_constant(first)) or not all(self._reproduces(mistake, record) for record in needed):
                 continue
@@ -94,11 +94,11 @@ class Diagnosis:
             if all(self._reproduces(mistake, record) for record in passing):
                 found.append(candidate)
                 if len(candidate.explains) == len(failing) and any(map(_telling, failing)):
-                    break  # single mistakes come before pairs: none will do better
+                    break  # single mistakes come before pairs, and no pair can do better
             elif alone and len(candidate.explains) == len(failing) and may_be_in_one_call:
                 in_one_call.append(mistake.says[0])
         else:
-            if found:  # of the first failure; others count only beside one of these
+            if found:  # one explains the first failure: only then do mistakes in others count
                 found += self._besides(of_other_failures, failing, passing)
         if in_place:
             found = [one for one in found if any(_telling(failing[index]) for index in one.explains)]
@@ -128,7 +128,7 @@ class Diagnosis:
         explains, contradicts = set(), set()
         for index, record in enumerate(failing):
             if self._is_right(mistake, record):
-                continue  # there is another cause besides
+                continue  # this failure has another cause
             if self._reproduces(mistake, record):
                 explains.add(index)
             else:
@@ -138,7 +138,7 @@ class Diagnosis:
         return _Candidate(mistake.says, frozenset(explains), frozenset(contradicts))
 
     def _mistaken(self, mistake: Mistake, record: Record) -> Any:
-        """What the mistake gives, or raises."""
+        """Return the mistake's answer to the question, or raise its error."""
         step = record.step
 
         def ask() -> Any:
@@ -162,8 +162,8 @@ class Diagnosis:
         return agrees
 
     def _reproduces(self, mistake: Mistake, record: Record) -> bool:
-        """Does the mistake give what the student gave, value or error? Values as near as a right one must be to the
-        reference: no nearer are two implementations of one mistake."""
+        """Whether the mistake gives the student's value or error. Values may differ within the step's tolerance: two
+        implementations of one mistake agree no better than two right ones."""
         answer = record.answer
         try:
             value = self._mistaken(mistake, record)
@@ -177,14 +177,14 @@ class Diagnosis:
 
 
 def _is_typed_alike(got: Any, value: Any, step: Step) -> bool:
-    """Not so where the dtype is the mistake's only and the student's is right."""
+    """False if the student's dtype is right and the mistake's is not."""
     expected = step.due
     tensors = all(isinstance(each, torch.Tensor) for each in (got, expected, value))
     return not tensors or got.dtype != expected.dtype or value.dtype == got.dtype
 
 
 def _best(found: list[_Candidate], failing: Sequence[Record]) -> list[str]:
-    """The sentences that explain most, the first failure among it; at most two, and none where it is a guess."""
+    """Return up to two sentences that explain most failures, the first among them; none if that would be a guess."""
     sentences: list[str] = []
     chosen: list[_Candidate] = []
     unexplained = set(range(len(failing)))
@@ -203,7 +203,7 @@ def _best(found: list[_Candidate], failing: Sequence[Record]) -> list[str]:
             if other.explains & unexplained == new
             and (len(other.contradicts), len(other.says)) == (len(best.contradicts), len(best.says))
         }
-        # a yes or no, or an error, is too little to choose by, and too little evidence for a second cause
+        # a single word or an error cannot decide between rivals, and is too little evidence for a second cause
         if not any(_telling(failing[index]) for index in new) and (sentences or len(rivals) > 1 or len(best.says) > 1):
             break
         chosen.append(best)
@@ -224,7 +224,7 @@ def _telling(record: Record) -> bool:
 
 
 def _is_telling(got: Any) -> bool:
-    """Whether what the student gave says more than yes or no: it is hardly the same by chance."""
+    """Whether a value says more than yes or no, so that two answers hardly agree on it by chance."""
     if isinstance(got, (bool, int, str)):
         return False
     if isinstance(got, float):
@@ -245,12 +245,12 @@ def _many_valued(record: Record) -> bool:
 
 
 def _size(record: Record) -> float:
-    """Elements of what was asked about. Where the student gave what says little, or an error, it comes last."""
+    """Return the number of elements asked about; infinity, to come last, unless the answer is a telling tensor."""
     return _asked_about(record.step) if isinstance(_value(record), torch.Tensor) and _telling(record) else math.inf
 
 
 def _asked_about(step: Step) -> int:
-    """Elements of the arguments: by these most steps take their time."""
+    """Return the number of elements of the arguments, which decides how long most steps take."""
     leaves = tree_leaves([(question.args, question.kwargs) for question in step.questions])
     return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
 

@@ -39,18 +39,18 @@ from autograder.script.verdict import Criterion, Verdict
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
 TOO_LONG = "what this notebook returns takes too long to check"
 IN_STUDENTS_PROCESS = "This test ran in the student's own process, as nbgrader's do."
-SOURCE = "__course_source__"  # of a released helper module
-STUDENT_SEED = 0  # the same for everybody, and not the class's, from which the hidden inputs are drawn
+SOURCE = "__course_source__"  # the attribute of a released helper module that holds its text
+STUDENT_SEED = 0  # the same for everybody; the class's seed must stay hidden, because it draws the hidden inputs
 
 
 class CheckingTooLong(BaseException):
-    """The checks have used the time that they may use on one submission. Nothing on the way may take it for an error of
-    its own, or remember it."""
+    """The checks have used up the CPU time for one submission. This is a ``BaseException``, so that no code on the way
+    handles or caches it like an ordinary error."""
 
 
 @contextlib.contextmanager
 def at_most(cpu_seconds: float) -> Iterator[None]:
-    """Raises ``CheckingTooLong`` in the block when this process has used that much CPU time; and again, should it go on."""
+    """Raise ``CheckingTooLong`` when the block has used this much CPU time, and again whenever it uses as much more."""
 
     def too_long(*_: Any) -> None:
         raise CheckingTooLong
@@ -66,12 +66,12 @@ def at_most(cpu_seconds: float) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _cache_of(assignment: str, seed: int, device: str) -> ResultCache:
-    """Of one assignment of one class on one device."""
+    """Return the cache for one assignment, class and device."""
     return ResultCache()
 
 
 def prepare(assignment: str) -> None:
-    """Import once, before processes are forked that grade this assignment, what each of them would import."""
+    """Import what the judges of this assignment need, once, before they are forked."""
     import matplotlib.pyplot  # noqa: F401  the notebooks' set-up cells do
 
     torch.set_float32_matmul_precision(EXACT)
@@ -80,7 +80,7 @@ def prepare(assignment: str) -> None:
 
 
 def write_scripts(assignment: str, seed: int, device: str) -> None:
-    """Write the hidden tests of an assignment for this class and device; a broken one is told when somebody is graded."""
+    """Write an assignment's hidden tests for this class and device. A broken one is reported only during grading."""
     marking = Marking(seed, device, _cache_of(assignment, seed, device))
     for exercise in _exercises(assignment):
         with contextlib.suppress(BrokenCheck):
@@ -89,7 +89,7 @@ def write_scripts(assignment: str, seed: int, device: str) -> None:
 
 
 def _exercises(assignment: str) -> list[Exercise]:
-    """The hidden tests that the cells of this assignment import; one of one's own brings its tests along."""
+    """Return the hidden tests of a week. An instructor's own assignment has none: its notebook contains its tests."""
     if not is_week(assignment):
         return []
     week = importlib.import_module(f"autograder.checks.{assignment.split('_')[0]}")
@@ -97,8 +97,8 @@ def _exercises(assignment: str) -> list[Exercise]:
 
 
 def judge(task: Task, sandbox: Sandbox) -> Answer:
-    """Grade one submission. A failure that is not the student's never becomes a score: ``SandboxError`` is raised, a broken
-    test is a ``Failure`` that names it."""
+    """Grade one submission. A failure that is not the student's never becomes a score: a broken sandbox raises
+    ``SandboxError``, and a broken test gives a ``Failure`` that names it."""
     result = Result(task.key)
     if is_week(task.assignment):
         sandbox.import_helpers(task.files)
@@ -120,7 +120,7 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
 
 def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -> None:
     trusted = _trusted_namespace(task.files) if is_week(task.assignment) else {}
-    failed: dict[str, str] = {}  # why a name is not defined
+    failed: dict[str, str] = {}  # by name: why it is not defined
     given: list[TaskCell] = []
     rights = {exercise.grade_id: exercise.right for exercise in _exercises(task.assignment)}
     for place, cell in enumerate(task.cells):
@@ -132,7 +132,7 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
         else:
             if cell.role == Role.SETUP:
                 trusted |= _names_given(cell.source, frozenset(task.files.items()))
-                torch.default_generator.manual_seed(STUDENT_SEED)  # for everybody the same
+                torch.default_generator.manual_seed(STUDENT_SEED)  # the same for everybody
             elif cell.role == Role.LOCKED:
                 given.append(cell)
             run = _execute(cell, session, _wanted_next(task.cells[place + 1 :], trusted))
@@ -144,7 +144,7 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
 
 
 def _wanted_next(cells: Sequence[TaskCell], trusted: dict[str, Any]) -> list[str]:
-    """The student's names that tests use before another cell is run."""
+    """Return the student's names that the tests right after a cell use."""
     tests = itertools.takewhile(lambda cell: cell.role == Role.TEST, cells)
     return list(dict.fromkeys(name for cell in tests for name in free_names(cell.source, trusted)))
 
@@ -167,12 +167,12 @@ def _run_test(
     given: list[TaskCell],
     result: Result,
 ) -> None:
-    """A visible check or a hidden test; its verdict is decided here and nowhere else."""
+    """Run a visible check or a hidden test. Its verdict is decided here and nowhere else."""
     names = free_names(cell.source, trusted)
     printed, before = io.StringIO(), len(marking.verdicts)
     error = ""
     try:
-        for helper in given:  # what the course has given and the student has redefined is given again
+        for helper in given:  # the student may have redefined what this cell of the course defines
             if set(helper.defines) & set(names):
                 session.execute(helper.id, helper.source, names)
         objects = _student_objects(session, names, failed)
@@ -211,9 +211,9 @@ def _run_test(
 def _begin_check(
     cell: TaskCell, objects: dict[str, Any], trusted: dict[str, Any], rights: dict[str, Any], marking: Marking
 ) -> None:
-    """Say what a visible check is going to ask of the answer that it is about, the last one of those that it uses. It is run
-    for the right ones once for a class, and the numbers that it may draw are drawn again. A question that is made of an
-    answer may tell what is right for the numbers of this cell; these earn no points, and hidden tests have others."""
+    """Announce a visible check's questions to the answer that it is about, the last of those that it uses. They are
+    recorded once per class with the right answers, and the random generator is reset afterwards. A question made from a
+    right answer may reveal it. That is harmless: this check earns no points, and hidden tests use other inputs."""
     if not objects or not objects.keys() <= rights.keys():
         return
     name = max(objects, key=list(rights).index)
@@ -232,8 +232,8 @@ def _begin_check(
 
 
 def _run_stock_test(cell: TaskCell, session: Session, result: Result) -> None:
-    """A test of an assignment of one's own, in the student's process. Its points by nbgrader's rules: none after an error or
-    a word on stderr; as many as a number that the cell ends with; else all."""
+    """Run a test of an instructor's own assignment, in the student's process. It earns points by nbgrader's rules: none
+    after an error or output on stderr; if the cell ends with a number, that many; else all."""
     run = _execute(cell, session)
     complained = any(output.get("name") == "stderr" for output in run.outputs)
     error = run.error.describe() if run.error else "the test wrote to stderr" if complained else ""
@@ -270,7 +270,7 @@ NEWER = (
 )
 OLDER = ". (The grader has Python 3.{0}, and before 3.12 the quotes around an f-string may not stand inside its braces, too.)"
 CONFLICT = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
-# What Python says of slips that people at home in other notations make.
+# By a part of Python's message: what to add about a slip that comes from another notation.
 SLIPS = {
     "leading zeros in decimal integer literals": ". (Is there a decimal comma? Python writes 0.25.)",
     "invalid character '−'": ". (A minus sign copied from a text is another character: type - anew.)",
@@ -304,14 +304,14 @@ def _error_output(run: CellRun) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=16)
 def _names_given(setup: str, files: frozenset[tuple[str, str]]) -> dict[str, Any]:
-    """What the instructor's set-up cell defines beside these helper modules; it is run once for a class."""
+    """Run the instructor's set-up cell and return its names. ``files``, the helper modules, is only a cache key."""
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(_compiled(setup, "<setup>", "exec"), names)
     return names
 
 
 def _trusted_namespace(files: dict[str, str]) -> dict[str, Any]:
-    """What the set-up cell imports, test cells may use; released helper modules come from the course."""
+    """Load the released helper modules from the course's text, and return the namespace that test cells begin with."""
     for name, source in files.items():
         module_name = name.removesuffix(".py")
         if module_name not in sys.modules or getattr(sys.modules[module_name], SOURCE, None) != source:

@@ -1,12 +1,12 @@
-"""From a student's answers to verdicts: each answer is put to its script, and a mistake is paid for once.
+"""Turns a student's answers into verdicts: it replays an exercise's script on each, and a mistake costs points once.
 
-There are two ways not to pay again. *Replaced*: an answer that calls an earlier one of the student's is graded once more
-with the course's function in its place (`stand_ins`). *Carried*: an answer that makes again a mistake that was named in
-an earlier exercise is graded once more on top of that known mistake.
+There are two ways not to pay again. *Replaced*: an answer that calls an earlier answer is graded once more with the
+course's function in that one's place (`stand_ins`). *Carried*: an answer that repeats a mistake named in an earlier
+exercise is graded once more on top of that mistake, which then gives the expected values.
 
-The score does not depend on the device. An answer with full marks on another device than the CPU has them, unless it
-misses on the CPU what is no value; every other one gets what it gets on the CPU. Both scripts ask whether it follows the
-device of its arguments.
+The score does not depend on the device. An answer with full marks on another device than the CPU keeps them if it also
+passes, on the CPU, the blocks that check no values. Every other answer gets its score on the CPU. Both scripts ask
+whether it follows the device of its arguments.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -33,22 +33,22 @@ Replacing = Callable[[str, Any, Mapping[str, Any]], AbstractContextManager[tuple
 
 @dataclass
 class Marking:
-    """The verdicts on one submission so far, and what the next ones need: the class's seed, the device, what is kept for
-    the class on this device, and a way to see an answer with earlier ones replaced: a context of ``(name of the answer, the
-    answer, replacements by name)`` that gives the answer anew, and the names of those that it uses."""
+    """The verdicts on one submission so far, and what the next ones need: the class's seed, the device and the cache.
+    ``replacing(name of the answer, the answer, replacements by name)`` is a context that gives the answer with earlier
+    answers replaced, and the names of the replacements that it uses."""
 
     seed: int = 0
     device: str = "cpu"
     cache: ResultCache = field(default_factory=NoCache)
     verdicts: list[Verdict] = field(default_factory=list)
     replacing: Replacing = in_this_process
-    # Gives an answer that remembers nothing of what it was asked, by its name and as it is.
+    # Given an answer's name and the answer, returns a fresh one that remembers no earlier question.
     anew: Callable[[str, Any], Any] = lambda name, student: student
-    crashed: Callable[[], Collection[str]] = tuple  # answers that have hung or died: nothing calls them any more
+    crashed: Callable[[], Collection[str]] = tuple  # answers that have hung or died: no other answer may call them
     _marked: dict[str, Exercise] = field(default_factory=dict)
 
     def mark(self, exercise: Exercise, student: Any) -> Verdict:
-        """The best verdict. What costs most is tried last, and not where it can earn nothing."""
+        """Return the best verdict. The most expensive attempts come last, and only if they can earn something."""
         try:
             verdict = exercise.nothing(student.reason) if isinstance(student, Absent) else self._best(exercise, student)
         except Exception as error:
@@ -61,7 +61,7 @@ class Marking:
 
     def _best(self, exercise: Exercise, student: Any) -> Verdict:
         best = replay(exercise, self.script(exercise, self.device), student)
-        # What a device makes of an answer changes no score: the CPU decides.
+        # The device must not change the score, so the CPU decides.
         if self.device != "cpu" and (not best.is_full or self._is_careless_at_home(exercise, student)):
             student = as_subject(student).with_answer(self.anew(exercise.grade_id, student))
             best = replay(exercise, self.script(exercise, "cpu"), student)
@@ -81,13 +81,13 @@ class Marking:
         )
 
     def _is_careless_at_home(self, exercise: Exercise, student: Any) -> bool:
-        """Whether the answer misses something on the CPU that is no value, such as that its arguments stay as they are: there
-        ``x.cpu()`` is x, elsewhere a copy."""
+        """Whether the answer misses a block on the CPU that checks no values. It may change its argument there alone,
+        because only there ``x.cpu()`` is x and not a copy."""
         manners = Script([block for block in self.script(exercise, "cpu").blocks if not block.golden])
         return bool(replay(exercise, manners, student).missed)
 
     def script(self, exercise: Exercise, device: str, right: Any = None) -> Script:
-        """What an answer is asked, and what is expected on top of ``right``: of the right object, or a known mistake."""
+        """Return the exercise's script. ``right`` gives the expected answers: the right object or a known mistake."""
         right = exercise.right if right is None else right
         found: Script = self.cache.recall(
             (exercise, id(right), device), lambda: exercise.write(right, self.seed, device)
@@ -120,7 +120,7 @@ class Marking:
         return other
 
     def _lost(self, exercise: Exercise) -> dict[str, Any]:
-        """The course's functions and classes for those earlier answers that have lost points, or are not called any more."""
+        """Return the course's functions and classes, by name, for earlier answers that lost points or crashed."""
         crashed, lost = self.crashed(), {}
         for verdict in self.verdicts:
             earlier = self._marked.get(verdict.exercise)
@@ -133,7 +133,7 @@ class Marking:
     # ---- carried
 
     def _carried(self, best: Trial, named: list[str], student: Any) -> Trial | None:
-        """The answer on top of the known mistakes that it makes again, if that earns more."""
+        """Grade the answer on top of a known mistake that it repeats; ``None`` if that earns no more."""
         exercise = best.exercise
         for sentence in named:
             earlier = self._named_before(exercise, sentence)
@@ -157,7 +157,7 @@ class Marking:
 
 @contextmanager
 def grading(seed: int = 0, device: str = "cpu", cache: ResultCache | None = None) -> Iterator[Marking]:
-    """Only inside this context do hidden tests run."""
+    """The context in which hidden tests run. Outside of it they end the process."""
     marking = Marking(seed, device, cache or NoCache())
     token = marker.set(marking.mark)
     try:
@@ -167,7 +167,7 @@ def grading(seed: int = 0, device: str = "cpu", cache: ResultCache | None = None
 
 
 def _may_be_mended(trial: Trial, student: Any) -> bool:
-    """Whether more could be earned by ``student`` in place of the answer. Asks it only what a block has missed."""
+    """Whether ``student`` could earn more than the answer of this trial. It is asked only what the trial missed."""
     subject = as_subject(student)
 
     def holds(record: Record) -> bool:
@@ -176,19 +176,19 @@ def _may_be_mended(trial: Trial, student: Any) -> bool:
         answer, _ = asked(record.step, subject)
         if isinstance(answer, Raised):
             return False
-        if isinstance(record.answer, Raised):  # of what it stopped at, not every value is compared
+        if isinstance(record.answer, Raised):  # the step may be one that compares no value
             return True
         return not difference(answer.value, record.step.due, record.step.tolerance, trial.exercise.returns)
 
     for block in trial.missed:
         missed = [record for record in trial.records if record.step in block.steps and not record.met]
-        if not missed or any(map(holds, missed)):  # all but properties can be asked once more
+        if not missed or any(map(holds, missed)):  # properties leave no record to ask again
             return True
     return False
 
 
 def _of_entries(trial: Trial, named: list[str]) -> list[str]:
-    """What is to be said of a hand computation: a slip in one entry has no other name than that."""
+    """Return what to say of a hand computation: rounded too far, a slip in one entry, or else what ``named`` says."""
     wrong = [entry for entry in trial.entries if entry.is_wrong]
     rounded = [entry for entry in wrong if entry.number is not None and entry.step.is_rounded(entry.number)]
     if wrong and len(rounded) == len(wrong) and any(significant_digits(entry.number) > 1 for entry in wrong):

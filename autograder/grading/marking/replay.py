@@ -1,4 +1,4 @@
-"""A script replayed for one answer: block by block, each until its first miss."""
+"""Replays a script for one answer: block by block, each until its first miss."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ NO_VALUE = "This holds, but it earns points only together with a right value, an
 
 @dataclass(eq=False)
 class Record:
-    """One step put to the student's object."""
+    """One step and the student's answer to it."""
 
     step: Step
     answer: Answer
@@ -43,7 +43,7 @@ class Record:
 
 @dataclass(eq=False)
 class EntryGiven:
-    """An entry of a hand computation, as it was given."""
+    """An entry of a hand computation, as the student gave it."""
 
     step: Entry
     is_wrong: bool
@@ -52,14 +52,14 @@ class EntryGiven:
 
 @dataclass(eq=False)
 class Trial:
-    """A script put to an answer, before the cause of what is wrong is looked for."""
+    """The outcome of a script for one answer, before the diagnosis."""
 
     exercise: Exercise
     script: Script
     criteria: list[Criterion] = field(default_factory=list)
     missed: list[Block] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
-    named: list[str] = field(default_factory=list)  # by the steps themselves
+    named: list[str] = field(default_factory=list)  # causes that the steps themselves name
     entries: list[EntryGiven] = field(default_factory=list)
     changes_in_place: bool = False
     note: str = ""
@@ -74,24 +74,24 @@ class Trial:
 
     @property
     def stopped(self) -> int:
-        """How many questions met an answer that is not there yet."""
+        """The number of questions that stopped at an answer not written yet."""
         return sum(record.means_unanswered for record in self.records)
 
 
 def replay(exercise: Exercise, script: Script, student: Any) -> Trial:
-    """What the answer gives, and which points that earns."""
+    """Put the script to the answer and count the points that it earns."""
     return _Replay(Trial(exercise, script), as_subject(student)).run()
 
 
 def as_subject(answer: Any) -> Subject:
-    """What probes can be put to; anything else than an object in the sandbox is one of this process."""
+    """Return the object that probes can be put to. An answer that is no ``Subject`` yet lives in this process."""
     return answer if isinstance(answer, Subject) else Local(answer)
 
 
 class _Replay:
     def __init__(self, trial: Trial, subject: Subject) -> None:
         self._trial, self._subject = trial, subject
-        self._open: dict[Step, bool] = {}  # of the steps that are gates
+        self._open: dict[Step, bool] = {}  # by step that is a gate: whether it was met
         self._met: dict[Step, Answer] = {}
 
     def run(self) -> Trial:
@@ -105,7 +105,7 @@ class _Replay:
                 trial.missed.append(block)
             else:
                 criterion.earned = block.points
-        self._subject.begin(())  # nothing more
+        self._subject.begin(())  # no more questions
         pairs = list(zip(trial.script.blocks, trial.criteria, strict=True))
         if not any(block.golden and criterion.earned and self._gives_value(block) for block, criterion in pairs):
             is_blank = all(criterion.message == UNANSWERED for block, criterion in pairs if block.golden)
@@ -115,11 +115,11 @@ class _Replay:
         return trial
 
     def _gives_value(self, block: Block) -> bool:
-        """Whether anything right in it was a value: on top of a known mistake that raises an error may be right, too."""
+        """Whether any right answer in it was a value. On top of a known mistake that raises, an error can be right."""
         return any(isinstance(self._met.get(step), Given) for step in block.steps)
 
     def _miss(self, block: Block) -> str:
-        """Put the steps of a block until one misses, and with it all of its group. Returns what there is to say."""
+        """Ask the steps of a block until one misses, then the rest of that one's group. Returns the message."""
         misses: list[str] = []
         group = None
         for step in block.steps:
@@ -167,12 +167,12 @@ class _Replay:
 
 
 def _for_all(step: Step) -> Sequence[Question]:
-    """What of a step is worth sending ahead: nothing where a right answer is not asked at all."""
+    """Return the questions that are worth sending ahead: none if right answers skip this step."""
     return step.questions if all(gate.is_open_when for gate in step.needs) else ()
 
 
 def asked(step: Step, subject: Subject) -> tuple[Answer, list[Any]]:
-    """The answer to a step, and which of its watched arguments the call has changed."""
+    """Return the answer to a step, and those of its watched arguments that the call has changed."""
     with _watching(step.watched) as changed:
         answer = answer_of(lambda: step.probe(subject))
     return Given(plain(answer.value)) if isinstance(answer, Given) else answer, changed
@@ -180,7 +180,7 @@ def asked(step: Step, subject: Subject) -> tuple[Answer, list[Any]]:
 
 @contextmanager
 def _watching(arguments: tuple[Any, ...]) -> Iterator[list[Any]]:
-    """Notes in the list which of the arguments were changed, and puts them back as they were."""
+    """Collect in the yielded list the arguments that the block changes, and restore them at its end."""
     changed: list[Any] = []
     before = [given.detach().clone() if isinstance(given, torch.Tensor) else deepcopy(given) for given in arguments]
     token = watched.set(arguments)
@@ -198,7 +198,7 @@ def _watching(arguments: tuple[Any, ...]) -> Iterator[list[Any]]:
 
 
 def _is_as_before(given: Any, old: Any) -> bool:
-    """Asks nothing of an object that was put into an argument: its own answer is worth nothing."""
+    """Whether an argument is unchanged. A student's object in it is never asked, because its ``==`` could lie."""
     if type(given) is not type(old):
         return False
     if isinstance(old, torch.Tensor):

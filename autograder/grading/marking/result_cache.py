@@ -1,4 +1,4 @@
-"""What right and known wrong answers give, computed once for a class: all its students meet the same inputs."""
+"""Caches what right and known wrong answers give: once for a class, whose students all meet the same inputs."""
 
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -8,11 +8,11 @@ from torch.utils import _pytree as trees
 
 from autograder.script.question import detached
 
-ROOM = 48 * 2**20  # bytes of tensors that are kept
+ROOM = 48 * 2**20  # bytes of cached tensors
 
 
 class ResultCache:
-    """Values, and errors, by what they are of."""
+    """Values and errors by key, up to ``ROOM`` bytes of tensors."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, Any] = {}
@@ -20,9 +20,9 @@ class ResultCache:
         self._room = ROOM
 
     def recall(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """What ``compute()`` returned or raised when it was first asked for."""
+        """Return or raise what ``compute()`` returned or raised when this key was first asked for."""
         if key in self._failed:
-            raise self._failed[key].with_traceback(None)  # or it would grow with each time, and hold what it passed
+            raise self._failed[key].with_traceback(None)  # else it grows each time and keeps its frames alive
         if key not in self._kept:
             try:
                 value = detached(compute())
@@ -40,7 +40,7 @@ class ResultCache:
 
 
 class NoCache(ResultCache):
-    """Keeps nothing."""
+    """A cache that keeps nothing."""
 
     def recall(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         return compute()

@@ -1,7 +1,7 @@
-"""The course's functions in place of a student's earlier answers, for a later answer that calls them.
+"""Puts the course's functions in place of a student's earlier answers, for a later answer that calls them.
 
-This serves whoever calls an earlier answer, whatever is wrong with it: its values, its shapes, or that it is blank. The
-student's code chooses the arguments of what stands in, but not how much memory that takes.
+It does not matter what is wrong with the earlier answer: its values, its shapes, or that it is blank. The student's
+code chooses the arguments of the course's functions, so their sizes are limited: these functions run in our memory.
 """
 
 import ast
@@ -24,8 +24,8 @@ from autograder.grading.source_names import defined_names, parsed
 from autograder.script.answer import Absent
 
 WORD = re.compile(r"[A-Za-z_]\w*")
-MOST_ELEMENTS = 2**24  # that whole numbers alone may ask for
-LARGEST = 2**26  # elements: the product of all sizes in a call of the course's functions
+MOST_ELEMENTS = 2**24  # the largest product of all whole numbers in a call
+LARGEST = 2**26  # the largest product of all sizes in a call, where the size of a tensor is its number of elements
 
 
 @contextlib.contextmanager
@@ -36,8 +36,8 @@ def in_the_sandbox(
     student: Any,
     functions: Mapping[str, Any],
 ) -> Iterator[tuple[Any, Collection[str]]]:
-    """The student's answer anew, its cell run again where the course's functions stand in place of earlier answers, and
-    which of these it uses; an ``Absent`` where it uses none."""
+    """Run the student's cell again with the course's functions in place of earlier answers. Yields the new answer and
+    the names of the functions that it uses; an ``Absent`` if it uses none."""
     cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
     used = _reached(cell, task.cells, _words) & set(functions) if cell else set()
     if cell is None or not used:
@@ -58,12 +58,12 @@ def in_the_sandbox(
         yield fresh, _reached(cell, task.cells, _names) & used or used
     with contextlib.suppress(
         StudentError
-    ):  # what it took from the earlier answers when it was run is the student's again
+    ):  # what the cell takes from earlier answers when it runs must be the student's again
         session.again(cell.id, cell.source)
 
 
 def from_its_cell(task: Task, session: Session, name: str, student: Any) -> Any:
-    """The student's answer, its cell run once more; as it is where that fails."""
+    """Run the student's cell again and return the new answer; the old one if that fails."""
     cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
     with contextlib.suppress(StudentError):
         if cell is not None:
@@ -84,7 +84,7 @@ def _names(source: str) -> set[str]:
 
 
 def _reached(cell: TaskCell, cells: list[TaskCell], names: Callable[[str], set[str]]) -> set[str]:
-    """The names that a cell uses, and those that what it uses uses."""
+    """Return the names that a cell uses, directly or through other cells."""
     found: set[str] = set()
     waiting = [cell.source]
     while waiting:
@@ -101,7 +101,7 @@ def _reached(cell: TaskCell, cells: list[TaskCell], names: Callable[[str], set[s
 
 
 def within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for the student's code to call: it chooses the arguments, but not how much memory that takes here."""
+    """Return the function for the student's code to call: it refuses arguments that could take too much memory here."""
 
     def bounded(*args: Any, **kwargs: Any) -> Any:
         _require_small_result((*args, *kwargs.values()))
@@ -111,10 +111,10 @@ def within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_function(cls: Any) -> Callable[..., Any]:
-    """A module class for the student's code to make modules of: the parameters live there, what they do happens here.
+    """Return the function behind a module class for the student's code: parameters live there, modules run here.
 
-    The function gives the shapes of the state_dict; with a state and inputs, the module's output. A module on the meta
-    device takes no memory, whatever its sizes."""
+    The function returns the shapes of the state_dict; with a state and inputs, the module's output. The module itself
+    is on the meta device, where it takes no memory, whatever its sizes."""
 
     def asked(
         arguments: list[Any],
@@ -134,14 +134,14 @@ def as_function(cls: Any) -> Callable[..., Any]:
 
 
 def _require_small_result(values: tuple[Any, ...]) -> None:
-    """Two tensors at most meet in a product, and a mask in scores of the queries' and keys' shape."""
+    """Raise ``ValueError`` if these sizes are too large for products of two tensors and for masks of their scores."""
     masks = [value for value in values if isinstance(value, torch.Tensor) and value.dtype == torch.bool]
     tensors = [value for value in values if isinstance(value, torch.Tensor) and value.dtype != torch.bool]
     if not masks or not tensors:
         return _require_small(values)
     _require_small((*[value for value in values if type(value) is int], *sorted(tensors, key=torch.Tensor.numel)[-2:]))
     longest = [max((t.shape[-at] for t in tensors if t.ndim >= at), default=1) for at in range(1, 5)]
-    scores = [longest[1], *longest[1:]]  # keys, queries, and what stands before them
+    scores = [longest[1], *longest[1:]]  # from the last size: keys, queries, leading dimensions
     if math.prod(max(1, size) for size in scores) > LARGEST or any(
         mask.ndim > 4 or any(size > scores[at] for at, size in enumerate(reversed(mask.shape))) for mask in masks
     ):
@@ -170,8 +170,8 @@ def _is_whole_number(value: Any) -> bool:
 def in_this_process(
     grade_id: str, student: Any, replacements: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Collection[str]]]:
-    """The student's answer with ``replacements`` under the names of earlier ones, and which of them it uses. In grading a
-    sandbox does this; here it is done for answers that live in this process (banks)."""
+    """Yield the answer with ``replacements`` in place of earlier ones, and the names of those that it uses. This is for
+    answers that live in this process (banks); in grading, ``in_the_sandbox`` does it."""
     spaces = {id(space): space for space in _namespaces(student)}.values()
     missing = object()
     used = _used_by(student) & set(replacements)
@@ -199,7 +199,7 @@ def _functions(subject: Any) -> list[Any]:
 
 
 def _used_by(subject: Any) -> set[str]:
-    """The global names that an answer uses, and those that what it uses uses."""
+    """Return the global names that an answer uses, directly or through other functions."""
     found: set[str] = set()
     waiting = [(member.__code__, member.__globals__) for member in _functions(subject)]
     while waiting:
