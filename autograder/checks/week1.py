@@ -1,8 +1,8 @@
 """Hidden tests of week 1, attention and permutations.
 
-Square shapes come first in a block: there a softmax over the wrong axis or a misplaced mask gives a wrong value, which
-can be named, instead of a shape error. Everywhere else the widths of keys and values, the numbers of queries and keys
-all differ, so that no scale or axis is right by accident.
+Blocks where axes can be mixed up start with square shapes: a softmax over the wrong axis or a misplaced mask then gives
+a wrong value, which the diagnosis can name, instead of a shape error. Elsewhere the widths of keys and values and the
+numbers of queries and keys all differ, so no scale or axis is right by accident.
 """
 
 import math
@@ -18,9 +18,9 @@ from autograder.script.compare import CUT, FOUR_PLACES, Tolerance, kind, only_wh
 
 WEEK = "week1_permutation_equivariance"
 
-# Largest differences of the bank's right solutions from the reference, over 40 seeds: 7e-7 in float32 with scores of
-# order 2; 2e-5 with scores of some hundred; 0.021 in bfloat16 and 0.0024 in float16, where some of them compute wholly
-# in the input's dtype. What loses a criterion gives NaN, an error, or much of the weight to another key.
+# Over 40 seeds the bank's right solutions differ from the reference by at most 7e-7 in float32 with scores of order 2,
+# 2e-5 with scores of a few hundred, 0.021 in bfloat16 and 0.0024 in float16, where some of them compute entirely in the
+# input's dtype. A mistake gives NaN, an error, or much of the weight to another key.
 CLOSE = Tolerance(rtol=0, atol=1e-4)
 LARGE = Tolerance(rtol=0, atol=2e-3)
 ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
@@ -70,7 +70,7 @@ def drawn(
     v_dim: int,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
-    """q, k, v with scores of order 2, and how a message calls them."""
+    """Return q, k, v with scores of order 2, and their description for messages."""
     q = 2 * check.randn(batch, heads, n_queries, head_dim, dtype=dtype)
     k, v = (
         check.randn(batch, heads, n_keys, head_dim, dtype=dtype),
@@ -81,13 +81,13 @@ def drawn(
 
 
 def finite_slope(*given: torch.Tensor) -> Probe:
-    """Whether the gradient of the output for k is finite: one that is not spoils it by way of the scores."""
+    """Whether the gradient for k is finite: any gradient of the scores that is not finite reaches k."""
     slope = differentiating(*given, at=1, place=0)
     return lambda f: bool(slope(f).isfinite().all())
 
 
 def usable_slope(given: list[torch.Tensor], at: int) -> Probe:
-    """Whether the gradient is finite and not all zero; of its rounding this says nothing."""
+    """Whether the gradient is finite and not all zero, however it is rounded."""
     slope = differentiating(*given, at=at, place=0)
 
     def probe(f: Any) -> bool:
@@ -100,29 +100,29 @@ def usable_slope(given: list[torch.Tensor], at: int) -> Probe:
 @exercise(WEEK, "scaled_dot_product_attention", returns=("out", "weights"))
 def scaled_dot_product_attention(check: Check) -> None:
     name = "scaled_dot_product_attention"
-    # Another scale or none, a softmax over another axis or none, keys or turned weights in the output, results exchanged.
+    # Catches no or a wrong scale, no softmax or a wrong axis, keys for values, transposed weights, results swapped.
     with check.criterion("output and weights without a mask", 1.25, golden=True):
         for sizes in ((4, 4, 4, 4, 4, 4), (3, 2, 4, 7, 16, 5), (2, 3, 5, 5, 8, 6), (1, 2, 1, 9, 5, 3)):
             q, k, v, words = drawn(check, *sizes)
             check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
-    # A mask ignored, inverted, turned, added as a number or used after the softmax; the first sequence's used for all.
+    # Catches a mask ignored, inverted, transposed, added as 0/1, applied after the softmax, or taken from sequence 0.
     with check.criterion("masks of every shape that broadcasts", 1, golden=True):
         broadcast_masks(check, name)
-    # NaN or equal weights in rows without a key, a NaN that was replaced in the values and stays in the gradient.
+    # Catches NaN or uniform weights in rows without a key, and a NaN replaced in the values that stays in the gradient.
     with check.criterion("rows that may attend to nothing", 0.75, golden=True):
         empty_rows(check, name)
-    # exp of a large score, weights renormalised once keys are hidden, q @ k before the scale, a low number for -inf.
+    # Catches exp of large scores, weights hidden and renormalised, scaling after q @ k, a low number instead of -inf.
     with check.criterion("large scores and half precision", 0.75, golden=True):
         large_scores(check, name)
         half_precision(check, name)
-    # Results in float32 whatever q is, gradients cut off, an argument written to, `view` of a projection.
+    # Catches results always in float32, gradients cut off, an argument changed in place, `view` on transposed heads.
     with check.criterion("keeps the dtype, passes gradients, leaves its arguments alone", 0.125):
         call, *given = kept_dtypes(check, name)
         masked, shown = arguments_left_alone(check, name)
         gradients(check, call, given)
         gradients_with_an_empty_row(check, masked, shown)
 
-    # A mask, or what hides a score, made on the CPU.
+    # Catches a mask, or the values that hide scores, created on the CPU.
     with check.follows_device(0.125):
         q, k, v, words = drawn(check, 2, 2, 4, 4, 8, 6)
         check.follows(calling(q, k, v), f"{name}({words})")
@@ -174,7 +174,7 @@ def large_scores(check: Check, name: str) -> None:
     q, k, v, words = drawn(check, 2, 2, 4, 5, 8, 3)
     check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
     check.agrees(calling(60 * q, k, v), f"{name}({words}), scores up to some hundred", LARGE, LARGE_SCORES)
-    # One hidden key has a score far above all others: the visible ones vanish beside it unless it is hidden first.
+    # One hidden key scores far above all others: unless it is hidden before the softmax, the visible weights vanish.
     q, k, v, words = drawn(check, 2, 2, 1, 5, 8, 3)
     q = q.sign() + (q == 0)
     k = torch.cat((80 * q, k[:, :, 1:]), dim=2)
@@ -183,12 +183,12 @@ def large_scores(check: Check, name: str) -> None:
     check.agrees(calling(q, k, v, mask), f"{name}({words}), {above}", CLOSE, LARGE_SCORES)
     slope = f"whether the gradient for k is finite, where {above}"
     check.agrees(finite_slope(q, k, v, mask), slope, hint=LARGE_SLOPE)
-    # A number in place of -inf hides nothing where the one key that counts has a lower score: here below -1e11.
+    # A number in place of -inf hides nothing if the only visible key scores even lower: here below -1e11.
     q, k = torch.full_like(q, 2e5), -2e5 * (1 + k.abs())
     alone = torch.tensor([False, False, True, False, False], device=check.device)
     call = f"{name}({words}), all scores far below 0, the mask lets key 2 alone be seen"
     nothing = f"{name}({words}, mask (5,) all False)"
-    with check.holds(calling(q, k, v, torch.zeros_like(alone)), nothing, CLOSE):  # else paid for above
+    with check.holds(calling(q, k, v, torch.zeros_like(alone)), nothing, CLOSE):  # otherwise paid for above
         check.agrees(calling(q, k, v, alone), call, CLOSE, FAR_BELOW)
 
 
@@ -209,16 +209,16 @@ def half_precision(check: Check, name: str) -> None:
     k, v = steps[:, None].expand(1, 2, 4, 16), check.randn(1, 2, 4, 5, dtype=torch.float16)
     words = f"float16 q all 100 {tuple(q.shape)}, k up to 100, v {tuple(v.shape)}"
     check.agrees(calling(q, k, v), f"{name}({words})", tolerance, HALF)
-    # All visible scores are far below zero: below -1e4, a stand-in for -inf that float16 can hold.
+    # All visible scores lie below -1e4, a common replacement for -inf that float16 can hold.
     mask = torch.tensor([True, False, False, True], device=check.device)
-    # The hidden ones are as far above it, where such a number does not hide either if it is added.
+    # The hidden scores lie as far above zero: adding such a number does not hide them either.
     k = (k.abs() + 50) * torch.where(mask, -1, 1).unsqueeze(-1).to(torch.float16)
     call = f"{name}({words}, visible scores far below 0, hidden ones far above, mask (4,))"
     check.agrees(calling(q, k, v, mask), call, tolerance, HALF)
 
 
 def kept_dtypes(check: Check, name: str) -> tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gives back the call in float32, and its q, k and v."""
+    """Return the description of the float32 call, and its q, k and v."""
     mask = mixed_mask(check, 3, 4)
     mask[1] = False
     for dtype in (torch.bfloat16, torch.float64):
@@ -240,10 +240,10 @@ def returned(place: int, *arguments: torch.Tensor) -> Probe:
 
 
 def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], str]:
-    """Gives back q, k, v and a mask with an empty row, and words for their call."""
+    """Return [q, k, v, a mask with an empty row], and the description of their call."""
     *square, words = drawn(check, 2, 2, 4, 4, 6, 5)
     mask = mixed_mask(check, 4, 4)
-    mask[0], mask[1] = True, False  # where every row has one key, the weights do not depend on q and k
+    mask[0], mask[1] = True, False  # with one key in every row the weights would not depend on q and k
     shown = f"{name}({words}, mask (4, 4) with row 1 all False)"
     check.keeps(lambda f, *given: f(*given), shown, *square, mask)
     *fresh, words = drawn(check, 2, 2, 4, 4, 6, 5)
@@ -261,7 +261,7 @@ def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], s
 
 
 def gradients(check: Check, call: str, given: list[torch.Tensor], letters: str = "qkv") -> None:
-    """Those of the output, and of the weights for q."""
+    """Compare the gradients of the output for each argument, and of the weights for q."""
     for at, letter in enumerate(letters):
         check.agrees(differentiating(*given, at=at, place=0), f"the gradient for {letter} of {call}", CLOSE, CUT)
     slope = f"the gradient for q of the weights of {call}"
@@ -269,7 +269,7 @@ def gradients(check: Check, call: str, given: list[torch.Tensor], letters: str =
 
 
 def gradients_with_an_empty_row(check: Check, given: list[torch.Tensor], call: str) -> None:
-    """A gradient that is not finite is paid for with the rows that may attend to nothing."""
+    """Compare the gradients if they are finite; the block on rows that may attend to nothing charges for the others."""
     finite = check.holds(finite_slope(*given), f"whether the gradient for k of {call} is finite")
     with check.where(check.holds(calling(*given), call, CLOSE), finite):
         gradients(check, call, given, "qk")
@@ -306,20 +306,20 @@ def _by_hand() -> dict[str, float]:
 
 @exercise(WEEK, "attention_by_hand", reference=_by_hand())
 def attention_by_hand(check: Check) -> None:
-    # The scale left out or another, a softmax over the columns, scores or exponentials that do not add up to 1.
+    # Catches a missing or wrong scale, a softmax over the columns, scores or exponentials that are not normalised.
     with check.criterion("the weights of query 0", 1, golden=True):
         check.entries("w_0_0", "w_0_1", "w_0_2", tolerance=FOUR_PLACES)
-    # A mean of the keys in place of the values.
+    # Catches a mean of the keys instead of the values.
     with check.criterion("the output at position 0", 1, golden=True):
         check.entries("out_0_0", "out_0_1", tolerance=FOUR_PLACES)
-    # A token that stays where it was, or moves without its query or its value.
+    # Catches a token that stays in its place, or moves without its query or its value.
     with check.criterion("after the swap", 1, golden=True):
         check.entries("swapped_w_0_1", "swapped_out_0_0", "swapped_out_1_0", tolerance=FOUR_PLACES)
 
 
 # ---- 1.3 equivariance_gap -------------------------------------------------------------------------------------------
 
-# Differences of numbers of order 10 in float32; a gap is compared relative to its size.
+# A gap is a difference of float32 numbers of order 10; it is compared relative to its size.
 GAP = Tolerance(rtol=1e-3, atol=1e-4)
 WHOLE_BATCH = (
     "With a single sequence the gap is right, with several it is not. (Call f with the whole batch, and take the largest "
@@ -333,7 +333,7 @@ UNROUNDED = Hint(
 )
 NOT_A_FLOAT = "Your result is not a Python float: use .item()."
 
-# Functions from (batch, seq_len, d) to (batch, seq_len, ...), with the words for a message.
+# Functions from (batch, seq_len, d) to (batch, seq_len, ...), each with its description for messages.
 ORDERED: tuple[tuple[str, Callable], ...] = (
     ("minus the running sum over the tokens", lambda t: -t.cumsum(dim=1)),
     ("each token times its place", lambda t: t * torch.arange(t.shape[1], device=t.device, dtype=t.dtype)[:, None]),
@@ -366,7 +366,7 @@ TRAINED = Hint(
 
 
 def learned(weight: torch.nn.Parameter) -> Callable:
-    """A function whose output is part of a graph, as that of any module is."""
+    """Return a function whose output is part of an autograd graph, like that of any module."""
 
     def f(t: torch.Tensor) -> torch.Tensor:
         with torch.enable_grad():
@@ -376,12 +376,12 @@ def learned(weight: torch.nn.Parameter) -> Callable:
 
 
 def times(matrix: torch.Tensor) -> Callable:
-    """The running sum times a matrix, which meets no other dtype than its own."""
+    """Return a function: the running sum times a matrix, which fails for inputs of another dtype."""
     return lambda t: t.cumsum(1) @ matrix
 
 
 def cycle(n: int, step: int) -> list[int]:
-    """A permutation that is not its own inverse: one cycle of all n places."""
+    """Return one cycle of all n positions: a permutation that is not its own inverse."""
     return [(place + step) % n for place in range(n)]
 
 
@@ -396,26 +396,26 @@ def _a_float(call: str) -> Callable[[Any], Fault | None]:
 
 @exercise(WEEK, "equivariance_gap")
 def equivariance_gap(check: Check) -> None:
-    # Input or output alone permuted, channels or sequences reordered, a mean, a norm or a signed difference.
+    # Catches only input or only output permuted, channels or sequences permuted, a mean, a norm, a missing abs().
     with check.criterion("functions that see the order, two tokens exchanged", 0.5, golden=True):
         for words, f in ORDERED:
             gap_agrees(check, words, f, (1, 4, 4), [0, 2, 1, 3])
         gaps_of_both_signs(check, (1, 5, 3), [4, 1, 2, 3, 0])
-    # The inverse permutation on one side or on both, an output taken to have the shape of x.
+    # Catches the inverse permutation on one side or both, and code that expects an output of x's shape.
     with check.criterion("the same, with permutations that are not their own inverse", 1, golden=True):
         gaps_in_longer_cycles(check)
-    # The two sides in different orders: a gap where there is none.
+    # Catches two sides compared in different orders, which shows a gap where there is none.
     with check.criterion("functions that do not see the order have the gap 0", 0.5):
         for words, f in UNORDERED:
             gap_agrees(check, words, f, (1, 5, 4), cycle(5, 2))
-    # f called sequence by sequence, or the gap of the first sequence alone.
+    # Catches f called on one sequence at a time, and the gap of the first sequence only.
     with check.criterion("several sequences at once", 0.5):
         gaps_of_a_batch(check)
-    # A tensor, a gap rounded or set to 0, x reordered in place, f given another dtype than that of x.
+    # Catches a tensor result, a gap rounded or set to 0, x reordered in place, f called with x in another dtype.
     with check.criterion("returns a Python float, not rounded; leaves x and perm alone", 0.25):
         gap_form(check)
 
-    # An inverse permutation or a matrix made on the CPU, outputs handed to NumPy.
+    # Catches an inverse permutation or a matrix created on the CPU, and outputs passed to NumPy.
     with check.follows_device(0.25):
         moved = times(check.randn(3, 3)), check.randn(2, 4, 3), torch.tensor([2, 0, 1, 3], device=check.device)
         shown = "equivariance_gap(f, x (2, 4, 3), perm [2, 0, 1, 3]), f: the running sum times a matrix,"
@@ -433,7 +433,7 @@ def gap_agrees(
     tolerance: Tolerance = GAP,
     given: torch.Tensor | None = None,
 ) -> None:
-    """The gap of f, of which the message speaks by these words, for an x that is drawn or given."""
+    """Compare the gap of f, which ``words`` describe in the message, for an x that is drawn or given."""
     x = check.randn(*shape, dtype=dtype) if given is None else given
     check.agrees(
         calling(f, x, torch.tensor(order, device=check.device)),
@@ -444,8 +444,8 @@ def gap_agrees(
 
 
 def gaps_of_both_signs(check: Check, shape: tuple[int, ...], order: list[int]) -> None:
-    """For one x a function and its negative: who takes the largest difference with its sign is wrong for one of them,
-    whatever numbers the class has drawn."""
+    """Compare the gaps of a function and of its negative for one x: without abs() one of them is wrong, whatever
+    numbers the class has drawn."""
     x = check.randn(*shape)
     for words, f in (ORDERED[0], ("the running sum over the tokens", lambda t: t.cumsum(dim=1))):
         gap_agrees(check, words, f, shape, order, given=x)
@@ -461,7 +461,7 @@ def gaps_in_longer_cycles(check: Check) -> None:
 
 def gaps_of_a_batch(check: Check) -> None:
     gap_agrees(check, *ORDERED[0], (1, 4, 4), [0, 3, 2, 1])
-    # The largest gap is in one sequence: not in the first one of both batches, whatever was drawn.
+    # The largest gap lies in one sequence, which is not the first one in both x and its flip, whatever was drawn.
     x = check.randn(4, 4, 4)
     for given in (x, x.flip(0)):
         gap_agrees(check, *ORDERED[0], (4, 4, 4), [0, 3, 2, 1], WHOLE_BATCH, given=given)
@@ -524,7 +524,7 @@ LONG = Hint("Small masks are right, a large one is not. (There may be any number
 
 
 def _like_a_shorter_one(f: Any) -> bool:
-    """No half precision tells 2,995 from 2,996. A misplaced mask is misplaced in both, and is not paid for again."""
+    """Whether a long mask ends like a short one: half precision confuses 2,995 and 2,996. A misplaced mask passes."""
     long, short = (mask[:, -30:] for mask in (f(5, 3000), f(5, 40)))
     return bool((long == short).all())
 
@@ -541,13 +541,13 @@ def causal_mask(check: Check) -> None:
             hint: Hint | str = LONG if n_keys > 100 else WITH_A_CACHE if n_queries < n_keys else ""
             check.agrees(calling(n_queries, n_keys), f"causal_mask({n_queries}, {n_keys})", hint=hint)
 
-    # The token itself hidden, later ones seen, numbers or -inf in place of booleans.
+    # Catches the token itself hidden, later tokens visible, numbers or -inf instead of booleans.
     with check.criterion("as many queries as keys", 1, golden=True):
         masks((4, 4), (1, 1), (7, 7))
-    # Queries counted from position 0, the cache hidden, a row for each key, a mask that is always square.
+    # Catches queries counted from position 0, a hidden cache, one row per key, a mask that is always square.
     with check.criterion("several new queries, with a cache", 1.5, golden=True):
         masks((3, 3), (2, 5), (2, 9), (6, 7))
-    # A first row for the only query, a greatest size, positions in half precision, a kept mask handed out again.
+    # Catches row 0 used for the only query, a maximum size, positions in half precision, a cached mask returned again.
     with check.criterion("one new query, with a cache; a new mask on each call", 0.5):
         masks((1, 6), (1, 2), (1, 5000))
         check.agrees(

@@ -1,7 +1,7 @@
 """Hidden tests of week 2, sinusoidal and learned absolute positions.
 
-The first block of an exercise stays near position 0, where float32 angles do no harm, so that layout, exponent and
-precision are told apart. Widths start at 6: with one pair the layouts are equal, with two some exponents are.
+The first block of an exercise stays near position 0, where float32 angles are harmless, so that low precision is not
+mistaken for a wrong layout or exponent. Widths start at 6: with one pair all layouts agree, with two some exponents.
 """
 
 import math
@@ -22,11 +22,11 @@ from autograder.script.compare import FOUR_DIGITS, REMEMBERED_BASE, Tolerance, d
 
 WEEK = "week2_sinusoidal"
 
-# The outline promises 1e-5 of the exact value. A right table or matrix is off by float32 rounding, 6e-8, and, if the
-# angle is float64, 1e-11 more.
+# The course outline promises results within 1e-5 of the exact value. A right table or matrix with float64 angles is off
+# by float32 rounding, 6e-8, plus 1e-11.
 EXACT = Tolerance(rtol=0, atol=1e-5)
-# Near position 0 angles may be float32 (they fail where that matters, at far positions): off by at most 64 * 1e-6 in
-# the clumsiest formula for the frequencies. The mistakes of the bank move some value by more than 0.005.
+# Near position 0 float32 angles pass (they fail at far positions, where they matter): the clumsiest formula for the
+# frequencies makes them off by at most 64 * 1e-6. The bank's mistakes move some value by more than 0.005.
 NEAR = Tolerance(rtol=0, atol=1e-4)
 
 
@@ -43,17 +43,17 @@ ENCODED_BY_HAND |= {f"dot_{p}_{q}": math.cos(q - p) + math.cos((q - p) / 100) fo
 
 @exercise(WEEK, "encode_by_hand", reference=ENCODED_BY_HAND)
 def encode_by_hand(check: Check) -> None:
-    # Positions counted from 1, sine and cosine exchanged, all sines first.
+    # Catches positions counted from 1, sine and cosine swapped, all sines first.
     with check.criterion("PE(0)", 0.5, golden=True):
         check.entries(*(f"pe_0_{channel}" for channel in range(4)), tolerance=FOUR_DIGITS)
     for name, channels in (("fast", (0, 1)), ("slow", (2, 3))):
-        # Degrees or turns for radians; another frequency for the slow pair, or two frequencies within one pair.
+        # Catches degrees or turns instead of radians, a wrong slow frequency, two frequencies within one pair.
         with check.criterion(f"the {name} pair of PE(1), PE(5), PE(6)", 1, golden=True):
             check.entries(*(f"pe_{p}_{c}" for p in (1, 5, 6) for c in channels), tolerance=FOUR_DIGITS)
-    # Products halved or of the first pair alone, distances; two products that came out similar, not equal.
+    # Catches halved products, products of the first pair only, distances, and two products that are similar, not equal.
     with check.criterion("PE(0)·PE(1) and PE(5)·PE(6)", 1.5, golden=True):
         check.entries("dot_0_1", "dot_5_6", tolerance=FOUR_DIGITS)
-    # Products halved or of the first pair alone, distances.
+    # Catches halved products, products of the first pair only, and distances.
     with check.criterion("PE(0)·PE(5)", 1, golden=True):
         check.entries("dot_0_5", tolerance=FOUR_DIGITS)
 
@@ -69,10 +69,10 @@ def encode_by_hand(check: Check) -> None:
     },
 )
 def wavelengths_by_hand(check: Check) -> None:
-    # The factor 2 pi left out, frequencies for wavelengths, exponents t/d, pairs counted from 1.
+    # Catches a missing factor 2 pi, frequencies instead of wavelengths, exponents t/d, pairs counted from 1.
     with check.criterion("pairs 0, 8 and 16", 1, golden=True):
         check.entries("pair_0", "pair_8", "pair_16", tolerance=FOUR_DIGITS)
-    # An exponent of 1, of the last pair but one, or of the last channel.
+    # Catches an exponent of 1, that of the last pair but one, and that of the last channel.
     with check.criterion("the longest", 1, golden=True):
         check.entries("longest", tolerance=FOUR_DIGITS)
 
@@ -104,7 +104,7 @@ AFTER_ITS_OPPOSITE = "By itself the offset 9 is right, after the offset -9 it is
 
 
 def named(condition: bool, sentence: str) -> Fault | None:
-    """A property that tells the misconception."""
+    """Return a fault that names the misconception, unless the condition holds."""
     return None if condition else Fault(sentence, (sentence,))
 
 
@@ -125,7 +125,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
     def near(seq_len: int, d_model: int, hint: Hint | str = "") -> None:
         check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", NEAR, hint)
 
-    # All sines first, sine and cosine exchanged, another exponent, positions from 1, an axis too many.
+    # Catches all sines first, sine and cosine swapped, a wrong exponent, positions from 1, an extra axis.
     with check.criterion("values near position 0", 1.5, golden=True):
         check.satisfies(calling(7, 6), f"{name}(7, 6)", _without_extra_axis)
         near(7, 6)
@@ -133,28 +133,28 @@ def sinusoidal_positional_encoding(check: Check) -> None:
             near(seq_len, 6, LENGTH)
         for seq_len, d_model in ((33, 64), (9, 2), (2, 98)):
             near(seq_len, d_model, WIDTH)
-    # 10,000 written as a number, a base kept from an earlier call.
+    # Catches a hard-coded base of 10,000, and a base remembered from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         near(10, 16)
         check.agrees(calling(9, 8, 500), f"{name}(9, 8, 500)", NEAR, BASE)
-        near(9, 8, REMEMBERED_BASE)  # asked for the first time with another base: one who remembers a base is found out
+        near(9, 8, REMEMBERED_BASE)  # first asked with another base: exposes a remembered base
         check.agrees(calling(9, 8, base=7.5), f"{name}(9, 8, base=7.5)", NEAR, BASE)
-    # Positions, frequencies or angles in float32, a table of a fixed greatest length.
+    # Catches positions, frequencies or angles in float32, and a table of a fixed maximum length.
     with check.criterion("within 1e-5 up to position 100,000", 1, golden=True):
-        near(7, 6)  # the farthest comes first: there a coarse angle looks like nothing else
-        for seq_len, d_model in ((100_001, 4), (3000, 12), (990, 64)):  # 2t/12 is no float32 number
+        near(7, 6)  # next the longest table, where coarse angles are unmistakable
+        for seq_len, d_model in ((100_001, 4), (3000, 12), (990, 64)):  # float32 does not hold 2t/12 exactly
             check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", EXACT, FAR_ANGLES)
         for seq_len in (8192, 100_050):
             near(seq_len, 2, ANY_LENGTH)
         with check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
             check.agrees(calling(6001, 4, base=FINE), f"{name}(6001, 4, base={FINE})", EXACT, FINE_BASE)
-    # A float64 result, a kept table that the caller may write to.
+    # Catches a float64 result, and a cached table that the caller can overwrite.
     with check.criterion("returns float32, a new tensor on each call", 0.5):
         for given in ((5, 8), (1, 8), (20_000, 2)):
             check.has_dtype(calling(*given), torch.float32, f"{name}{given}")
         check.has_dtype(calling(5, 8, base=500.0), torch.float32, f"{name}(5, 8, base=500)")
         check.returns_new(f"{name}(5, 8)", 5, 8, tolerance=NEAR)
-    # A sine without its cosine, accepted or left to an error of another kind.
+    # Catches an odd width that is accepted or raises another error.
     with check.criterion("refuses an odd d_model", 0.5):
         check.raises(calling(4, 5), ValueError, f"{name}(4, 5)")
 
@@ -170,27 +170,27 @@ def shift_matrix(check: Check) -> None:
         check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", NEAR, hint)
 
     drawn = int(check.randint(11, 60))
-    # The transpose, blocks of the layout [sin | cos], mirrored or diagonal ones, a matrix right at position 0 alone.
+    # Catches the transpose, the layout [sin | cos], mirrored or diagonal blocks, a matrix right only at position 0.
     with check.criterion("offsets to the right", 1.5, golden=True):
         check.satisfies(calling(1, 6), f"{name}(1, 6)", _not_diagonal)
         for offset, d_model in ((1, 6), (5, 16), (drawn, 8), (7, 2)):
             near(offset, d_model)
-        near(2, 98, WIDTH)  # there 1/d_model is rounded so that arange(0, 1, 2/d_model) has one number too many
-    # The sign of the offset dropped, or steps that are counted to the right only.
+        near(2, 98, WIDTH)  # 1/98 is rounded so that arange(0, 1, 2/98) has one number too many
+    # Catches a dropped sign of the offset, and code that steps only to the right.
     with check.criterion("offset 0 and offsets to the left", 0.75, golden=True):
         near(3, 6)  # 0 comes last: it is the identity for nearly every mistake; -1 and -2 have the same hash
         for offset, d_model in ((-drawn, 16), (-1, 6), (-2, 6), (0, 10)):
             near(offset, d_model, NEGATIVE)
-        with check.holds(calling(-9, 18), f"{name}(-9, 18)", NEAR):  # a width that is not asked otherwise
+        with check.holds(calling(-9, 18), f"{name}(-9, 18)", NEAR):  # a width that no other check uses
             near(9, 18, AFTER_ITS_OPPOSITE)
-    # 10,000 written as a number, for one sign of the offset too; a base kept from an earlier call.
+    # Catches a hard-coded base of 10,000, even if only for one sign of the offset, and a remembered base.
     with check.criterion("another base", 0.5, golden=True):
         near(5, 16)
         check.agrees(calling(4, 12, base=7.5), f"{name}(4, 12, base=7.5)", NEAR, BASE)
-        near(4, 12, REMEMBERED_BASE)  # of this width nothing was asked before
+        near(4, 12, REMEMBERED_BASE)  # first asked with another base
         with check.holds(calling(-4, 12), f"{name}(-4, 12)", NEAR):
             check.agrees(calling(-4, 12, base=7.5), f"{name}(-4, 12, base=7.5)", NEAR, LEFT_BASE)
-    # Frequencies or angles in float32, small sines that become 0, a base rounded to float32.
+    # Catches frequencies or angles in float32, small sines that become 0, a base rounded to float32.
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
         for offset, d_model in ((100_000, 20), (99_990 - drawn, 32)):
@@ -199,15 +199,15 @@ def shift_matrix(check: Check) -> None:
             check.agrees(calling(drawn - 99_990, 8), f"{name}({drawn - 99_990}, 8)", EXACT, FAR_ANGLES)
         with check.holds(calling(5, 16, base=STEEP), f"{name}(5, 16, base={STEEP:g})", NEAR):
             check.agrees(calling(1, 64, base=STEEP), f"{name}(1, 64, base={STEEP:g})", EXACT, SMALL_ANGLES)
-        check.agrees(calling(100_003, 4), f"{name}(100003, 4)", NEAR, ANY_OFFSET)  # there 1e-5 is not promised
+        check.agrees(calling(100_003, 4), f"{name}(100003, 4)", NEAR, ANY_OFFSET)  # too far for the promise of 1e-5
         with check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
             check.agrees(calling(100_000, 8, base=FINE), f"{name}(100000, 8, base={FINE})", EXACT, FINE_BASE)
-    # A float64 result, for an offset of one kind too; a kept matrix that the caller may write to.
+    # Catches a float64 result, even if only for some offsets, and a cached matrix that the caller can overwrite.
     with check.criterion("returns float32, a new tensor on each call", 0.25):
         for offset in (3, 0, -3):
             check.has_dtype(calling(offset, 8), torch.float32, f"{name}({offset}, 8)")
         check.returns_new(f"{name}(3, 8)", 3, 8, tolerance=NEAR)
-    # An odd width accepted, or refused for some offsets alone.
+    # Catches an odd width that is accepted, or refused for some offsets only.
     with check.criterion("refuses an odd d_model", 0.5):
         for offset in (2, 0, -2):
             check.raises(calling(offset, 5), ValueError, f"{name}({offset}, 5)")
@@ -215,7 +215,6 @@ def shift_matrix(check: Check) -> None:
 
 # ---- the learned table ----------------------------------------------------------------------------------------------
 
-# One sum, rounded once or twice: relative 2^-8 of values below 6 in bfloat16.
 SUM = Tolerance(rtol=0, atol=1e-5)
 TABLE_GRADIENT = "The gradient for the table is wrong: every row must be trained, and enter the sum once, as it is."
 # rows are float32: their sum with a float64 x is exact but for the last bits of float64
@@ -249,12 +248,12 @@ LOW_GRADIENT = Hint(
     "which stays in the graph.)",
     form=True,
 )
-HALF_GRADIENT = Tolerance(rtol=0, atol=0.05)  # two sequences' weights of at most 1, rounded to 2^-9 each and once more
-LOW_SUM = Tolerance(rtol=0, atol=0.06)
+HALF_GRADIENT = Tolerance(rtol=0, atol=0.05)  # a sum of two weights of at most 1, each rounded to 2^-9, rounded again
+LOW_SUM = Tolerance(rtol=0, atol=0.06)  # bfloat16 sums below 6, rounded once or twice: relative 2^-8
 
 
 def holding(cls: Any, rows: torch.Tensor) -> Any:
-    """The student's module with ``rows`` as its table, whatever the tensor is called and however it is shaped."""
+    """Return the student's module with ``rows`` as its table, whatever the parameter's name and shape."""
     module = cls.with_table(rows)
     if rows.device.type != "cpu":
         module.to(rows.device.type)
@@ -262,7 +261,7 @@ def holding(cls: Any, rows: torch.Tensor) -> Any:
 
 
 def added(rows: torch.Tensor, x: torch.Tensor) -> Probe:
-    """What the module with this table returns for x."""
+    """The output for x of the module with this table."""
     return lambda cls: holding(cls, rows)(x.clone())
 
 
@@ -271,12 +270,12 @@ def _with(rows: torch.Tensor) -> Callable[..., Any]:
 
 
 def added_as_it_lies(rows: torch.Tensor, x: torch.Tensor) -> Probe:
-    """The same for an x that is not contiguous, which a clone would be."""
+    """The same for an x that need not be contiguous: the copy keeps its strides."""
     return lambda cls: holding(cls, rows)(x.clone(memory_format=torch.preserve_format))
 
 
 def added_after(rows: torch.Tensor, first: torch.Tensor, x: torch.Tensor) -> Probe:
-    """What the module returns for x when it has read another text before."""
+    """The module's output for x after it has read another text."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = holding(cls, rows)
@@ -287,7 +286,7 @@ def added_after(rows: torch.Tensor, first: torch.Tensor, x: torch.Tensor) -> Pro
 
 
 def added_again(rows: torch.Tensor, other: torch.Tensor, x: torch.Tensor, evaluating: bool = False) -> Probe:
-    """What the module returns for x when it was asked once with other rows."""
+    """The module's output for x with these rows, after a call with other rows."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = holding(cls, other)
@@ -309,7 +308,7 @@ def evaluating(max_len: int, d_model: int, x: torch.Tensor) -> Probe:
 
 
 def input_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
-    """The gradient with respect to x, which is the sum's weights whatever the table."""
+    """The gradient with respect to x. It equals the weights of the sum, whatever the table."""
 
     def probe(cls: Any) -> torch.Tensor:
         leaf = x.clone().requires_grad_()
@@ -319,7 +318,7 @@ def input_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
 
 
 def table_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
-    """The gradient with respect to the table, one row per position, however the table is shaped."""
+    """The gradient with respect to the table, one row per position, whatever the table's shape."""
 
     def probe(cls: Any) -> torch.Tensor:
         found = holding(cls, rows).parameter_gradients(x, uneven)
@@ -333,7 +332,7 @@ def table_gradient(rows: torch.Tensor, x: torch.Tensor) -> Probe:
 
 
 def recording_a_graph(rows: torch.Tensor, x: torch.Tensor) -> Probe:
-    """The sum for an input that needs no gradient: a graph can only come from the table."""
+    """The module's output for an input without gradient, so that a graph can only come from the table."""
     sum_of = added(rows, x)
 
     def probe(cls: Any) -> Any:
@@ -362,20 +361,20 @@ def _of_the_table(call: str, due: torch.Tensor) -> Callable[[Any], Fault | None]
 @exercise(WEEK, "LearnedPositionalEmbedding")
 def LearnedPositionalEmbedding(check: Check) -> None:
     name = "LearnedPositionalEmbedding"
-    # Rows of the batch's axis, of other positions or one for all; x or the rows scaled, multiplied or left out.
+    # Catches rows added along the batch axis, wrong rows, one row for all; x or rows scaled, multiplied or left out.
     with check.criterion("adds row p to position p", 0.75, golden=True):
         for sizes in ((5, 5, 5, 3), (7, 2, 4, 6), (5, 3, 1, 4), (600, 1, 600, 2)):
             rows, x, call = rows_and_text(check, *sizes)
             check.agrees(added(rows, x), call, SUM)
-    # A buffer, a frozen or detached table, a second parameter, x written to, rows kept from another text.
+    # Catches a buffer, a frozen or detached table, a second parameter, x changed in place, rows cached from another x.
     with check.criterion("one trainable tensor; gradients reach every row of it and x; x stays as it is", 0.5):
         trained_table(check)
-    # A float32 result, the table itself rounded, rows kept from before load_state_dict, `view`.
+    # Catches a result always in float32, the table itself rounded, rows cached before load_state_dict, `view`.
     with check.criterion("keeps the dtype of x, contiguous or not", 0.125):
         dtypes_of_x(check)
-    # Rows that are clamped, wrapped round, cut off or zero beyond the table, one row that broadcasts.
+    # Catches positions clamped, wrapped around, cut off or given zeros past the table, and one row that broadcasts.
     with check.criterion("past max_len it raises", 0.5):
-        # On the CPU in any case: an index out of range would end a CUDA device for all that comes after.
+        # Always on the CPU: an index out of range would break a CUDA device for everything that follows.
         for max_len, seq_len, d_model in ((5, 6, 3), (1, 2, 4)):
             x = torch.zeros(2, seq_len, d_model)
             check.raises(
@@ -387,7 +386,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         x = torch.zeros(2, 6, 3)
         check.raises(evaluating(5, 3, x), Exception, f"{name}(5, 3).eval()(x {tuple(x.shape)})")
 
-    # Positions made on the CPU.
+    # Catches positions created on the CPU.
     with check.follows_device(0.125):
         check.follows(made_there((8, 4), check.randn(2, 5, 4)), "LearnedPositionalEmbedding(8, 4)(x (2, 5, 4))")
 
@@ -395,7 +394,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
 def rows_and_text(
     check: Check, max_len: int, batch: int, seq_len: int, d_model: int
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
-    """A table, a text to add it to, and words for the call."""
+    """Return a table, a text to add it to, and the description of the call."""
     x = check.randn(batch, seq_len, d_model)
     call = f"LearnedPositionalEmbedding({max_len}, {d_model})(x {tuple(x.shape)})"
     return check.randn(max_len, d_model), x, call
@@ -438,8 +437,8 @@ def dtypes_of_x(check: Check) -> None:
 # ---- the counterexample ---------------------------------------------------------------------------------------------
 
 
-# A right pair may be anywhere below 2^63, where a float64 angle means nothing. With fifty digits less nineteen for the
-# offset, angles are exact enough for any.
+# A right pair may lie anywhere below 2^63, where float64 angles are meaningless. With fifty digits, of which the offset
+# takes nineteen, angles are exact enough for every offset.
 NEAR_OFFSETS = 2**15
 FIFTY = Context(prec=50)
 TURN = Decimal("6.2831853071795864769252867665590057683943387987502116419")
@@ -451,13 +450,13 @@ def speeds(d_model: int) -> list[Decimal]:
 
 
 def similarity(offset: int, d_model: int) -> float:
-    """PE(0)·PE(offset), right to 1e-13 for every offset."""
+    """PE(0)·PE(offset), accurate to 1e-13 for every offset."""
     angles = (FIFTY.remainder(FIFTY.multiply(Decimal(offset), speed), TURN) for speed in speeds(d_model))
     return math.fsum(math.cos(angle) for angle in angles)
 
 
 def rise_between(k1: int, k2: int, d_model: int) -> float:
-    """How far PE(0)·PE(k) rises from k1 to k2. For near offsets float64 is right to 2e-11, and a thousand times faster."""
+    """The rise of PE(0)·PE(k) from k1 to k2. Near offsets use float64, right to 2e-11 and a thousand times faster."""
     if k2 < NEAR_OFFSETS:
         frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
         rise = float(np.cos(k2 * frequencies).sum() - np.cos(k1 * frequencies).sum())
@@ -467,7 +466,7 @@ def rise_between(k1: int, k2: int, d_model: int) -> float:
 
 
 def _falling(d_model: int, call: str) -> Callable[[Any], Fault | None]:
-    """Says what is wrong with a pair of offsets, unless the product rises from the first to the second."""
+    """Return a judge that says what is wrong with a pair of offsets between which the product does not rise."""
 
     def judge(pair: Any) -> Fault | None:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -486,7 +485,7 @@ def _falling(d_model: int, call: str) -> Callable[[Any], Fault | None]:
         rise = rise_between(k1, k2, d_model)
         if rise > 0:
             return None
-        # float32 sums of 512 cosines are off by some 1e-5 each
+        # a float32 sum of 512 cosines is off by about 1e-5
         cause = DIAGNOSES["only rounding"] if rise > -1e-4 else DIAGNOSES["falls"]
         fall = f"{float(f'{-rise:.0e}'):g}"
         return Fault(f"{call} gives ({k1}, {k2}), but there the product falls by about {fall}", (cause,))
@@ -501,14 +500,14 @@ def require_counterexample(check: Check, d_model: int) -> None:
 
 @exercise(WEEK, "similarity_counterexample")
 def similarity_counterexample(check: Check) -> None:
-    # Offsets that are 0, equal, negative or in the wrong order, numbers that are no ints, the pair of one width.
+    # Catches offsets that are 0, equal, negative, in the wrong order or not ints, and a pair that fits one width only.
     with check.criterion("widths 2, 4, 64 and 128", 1, golden=True):
         for d_model in (2, 4, 64, 128):
             require_counterexample(check, d_model)
-    # A search that ends before the first rise of a wide encoding, or takes rounding for a rise.
+    # Catches a search that ends before the first rise of a wide encoding, or mistakes rounding for a rise.
     with check.criterion("any even width up to 1024", 1, golden=True):
         drawn = [2 * int(half) for half in check.randint(5, 512, (3,))]
-        # 90, 204 and 400 tell bases of 5,000, 10,100 and 20,000 from 10,000. Where the least product lies at the end of a
-        # search, the next offset may fall: 58, 90, 130, 138, 226, 244, 300, 348, 420, 580 for round numbers of offsets.
+        # 90, 204 and 400 expose bases of 5,000, 10,100 and 20,000. If a search of round length ends at its least
+        # product, the next one may be lower: 58, 90, 130, 138, 226, 244, 300, 348, 420 and 580 expose such searches.
         for d_model in (6, 32, 58, 90, 130, 138, 204, 226, 244, 300, 348, 400, 420, 580, 800, 1024, *drawn):
             require_counterexample(check, d_model)

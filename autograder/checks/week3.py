@@ -1,7 +1,7 @@
 """Hidden tests of week 3, RoPE.
 
-Square shapes (batch = heads = seq_len) come first in a block: there a rotation over the wrong axis gives a wrong value,
-which can be named, instead of a shape error. Every block has head_dim >= 4, since with one pair the layouts are equal.
+Blocks start with square shapes (batch = heads = seq_len): a rotation over the wrong axis then gives a wrong value,
+which the diagnosis can name, instead of a shape error. Every block has head_dim >= 4: with one pair the layouts agree.
 """
 
 import math
@@ -45,7 +45,7 @@ from autograder.script.script import Gate
 
 WEEK = "week3_rope"
 
-# Only rows are moved, so values are equal; a product with a permutation matrix is exact too.
+# Rows only move, so values stay equal; a product with a permutation matrix is exact too.
 MOVED = Tolerance(rtol=0, atol=1e-6)
 
 
@@ -65,24 +65,24 @@ ROTATED_BY_HAND = {
 
 @exercise(WEEK, "rotate_by_hand", reference=ROTATED_BY_HAND)
 def rotate_by_hand(check: Check) -> None:
-    # Degrees, a clockwise turn, sine and cosine exchanged, the angle of position 4.
+    # Catches degrees, a clockwise rotation, sine and cosine swapped, the angle of position 4.
     with check.criterion("q = (1, 0) rotated to position 3", 1, golden=True):
         check.entries("q3_0", "q3_1", tolerance=FOUR_DIGITS)
-    # k rotated as if it were (1, 0), or with the sign of its first channel lost.
+    # Catches k rotated as if it were (1, 0), and a lost sign of its first channel.
     with check.criterion("k = (0, 1) rotated to position 1", 1, golden=True):
         check.entries("k1_0", "k1_1", tolerance=FOUR_DIGITS)
-    # The sum of the positions, their difference reversed or its cosine, a scaled score, vectors that are not rotated.
+    # Catches the sum of the positions, the reversed difference or its cosine, a scaled score, unrotated vectors.
     with check.criterion("the score, twice", 1, golden=True):
         check.entries("score_3_1", "score_12_10", tolerance=FOUR_DIGITS)
 
 
-# float: 769.0 is as good as 769
+# floats: 769.0 and 769 are both right
 @exercise(WEEK, "bfloat16_positions", reference={"distinct": 769.0, "first_collision": 257.0})
 def bfloat16_positions(check: Check) -> None:
-    # The exact integers counted alone, another number of significant bits, 0 or 4096 forgotten.
+    # Catches only the exact integers counted, a wrong number of significant bits, 0 or 4096 left out.
     with check.criterion("how many of 0..4095 stay apart", 0.5, golden=True):
         check.entries("distinct", tolerance=EXACT)
-    # 256, the last integer that is exact, for the first that is not; another number of significant bits.
+    # Catches 256, the last exact integer, instead of the first inexact one, and a wrong number of significant bits.
     with check.criterion("the first position that falls on an earlier one", 0.5, golden=True):
         check.entries("first_collision", tolerance=EXACT)
 
@@ -92,21 +92,21 @@ def bfloat16_positions(check: Check) -> None:
 
 @exercise(WEEK, "rope_frequencies")
 def rope_frequencies(check: Check) -> None:
-    # Relative, since the last frequency is 1e-4. float32 through exp(-ln(base) * ...) is off by 1e-6, float16 by 5e-4.
+    # Relative, since the last frequency is 1e-4. exp(-ln(base) * ...) is off by 1e-6 in float32, by 5e-4 in float16.
     tolerance = Tolerance(rtol=1e-5, atol=0)
-    # The exponent i/d, d - 2 for d, no minus sign, pairs from 1, wavelengths, a frequency for each channel.
+    # Catches the exponent i/d, d - 2 for d, a missing minus sign, pairs from 1, wavelengths, one frequency per channel.
     with check.criterion("values for the default base", 0.75, golden=True):
         for head_dim in (8, 64, 6, 2):
             check.agrees(calling(head_dim), f"rope_frequencies({head_dim})", tolerance)
-    # 10,000 written as a number, a base kept from an earlier call.
+    # Catches a hard-coded base of 10,000, and a base remembered from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         check.agrees(calling(10, 500.0), "rope_frequencies(10, 500.0)", tolerance)
         check.agrees(calling(10), "rope_frequencies(10)", tolerance, REMEMBERED_BASE)  # asked first with another base
         check.agrees(calling(8, base=7.5), "rope_frequencies(8, base=7.5)", tolerance)
-    # A kept tensor that the caller may write to.
+    # Catches a cached tensor that the caller can overwrite.
     with check.criterion("a new tensor on each call", 0.25):
         check.returns_new("rope_frequencies(8)", 8, tolerance=tolerance)
-    # A channel without a partner, accepted or refused with another error.
+    # Catches an odd head_dim that is accepted or raises another error.
     with check.criterion("refuses an odd head_dim", 0.5):
         check.raises(calling(7), ValueError, "rope_frequencies(7)")
 
@@ -152,13 +152,13 @@ TABLES = (
 
 
 def on(x: torch.Tensor, positions: str) -> str:
-    """How a message calls these arguments."""
+    """Return the description of these arguments for messages."""
     dtype = "" if x.dtype == torch.float32 else f"{str(x.dtype).removeprefix('torch.')} "
     return f"{dtype}x {tuple(x.shape)}, positions {positions}"
 
 
 def rotation_values(check: Check, name: str) -> None:
-    """Positions 0..n-1: layout, sign, frequencies and axis."""
+    """Check layout, sign, frequencies and axis at positions 0..n-1."""
     x, steps = check.randn(3, 3, 3, 6), torch.arange(3, device=check.device)
     check.agrees(calling(x[:, :, :1], steps[:1]), f"{name}({on(x[:, :, :1], '[0]')})", NEAR, AT_ZERO)
     turned = calling(x, steps)
@@ -171,7 +171,7 @@ def rotation_values(check: Check, name: str) -> None:
 
 
 def rotation_positions(check: Check, name: str) -> None:
-    """Positions (seq_len,) that are not 0..n-1."""
+    """Check positions of shape (seq_len,) other than 0..n-1."""
     for shape, positions, words, hint in (
         ((4, 4, 4, 6), [0, 1, 2, 3], "0..3", ""),
         ((4, 4, 4, 6), [17, 18, 19, 20], "17..20", GIVEN),
@@ -192,7 +192,7 @@ def rotation_positions(check: Check, name: str) -> None:
 
 
 def rotation_rows(check: Check, name: str) -> None:
-    """Positions (batch, seq_len)."""
+    """Check positions of shape (batch, seq_len)."""
     x = check.randn(2, 3, 5, 8)
     check.agrees(calling(x, torch.arange(5, device=check.device)), f"{name}({on(x, '0..4')})", NEAR)
     for batch, heads, seq_len, head_dim in ((4, 4, 4, 6), (3, 2, 1, 4)):
@@ -201,10 +201,10 @@ def rotation_rows(check: Check, name: str) -> None:
         words = f"of shape ({batch}, {seq_len})"
         check.agrees(calling(x, rows.to(check.device)), f"{name}({on(x, words)})", NEAR, ROWS)
     x, row = check.randn(2, 3, 5, 8), at_positions(check, -3.5, 0.5, 7.5, 4.5, -1.5)
-    rows = torch.stack((row, row.flip(0)))  # the same numbers in both: what a single row gets wrong, it has shown
+    rows = torch.stack((row, row.flip(0)))  # both rows hold the numbers that the single row is checked with
     call = f"{name}({on(x, 'of shape (2, 5), some negative, none whole')}"
     one = f"{name}({on(x, 'of shape (5,)')}"
-    with check.holds(calling(x, rows[0]), f"{one})", NEAR):  # whatever is asked of rows is asked of a single one first
+    with check.holds(calling(x, rows[0]), f"{one})", NEAR):  # each check of rows needs the single row right
         check.agrees(calling(x, rows), f"{call})", NEAR, REAL_ROWS)
     with check.holds(calling(x, rows[0], base=7.5), f"{one}, base=7.5)", NEAR):
         check.agrees(calling(x, rows, base=7.5), f"{call}, base=7.5)", NEAR, BASE_OF_ROWS)
@@ -225,14 +225,14 @@ def rotation_base(check: Check, name: str) -> None:
     longer, steps = (
         check.randn(2, 3, 9, 8),
         torch.arange(9, device=check.device),
-    )  # nine are asked first with another base
+    )  # nine tokens are first asked with another base
     check.agrees(calling(longer, steps, base=500.0), f"{name}({on(longer, '0..8')}, base=500)", NEAR, BASE)
     check.agrees(calling(longer, steps), f"{name}({on(longer, '0..8')})", NEAR, REMEMBERED_BASE)
     check.agrees(calling(x, positions, base=7.5), f"{call}, base=7.5)", NEAR, BASE)
 
 
 def rotation_far(check: Check, name: str) -> None:
-    """Far positions, in float32 first: what fails after that is a matter of precision."""
+    """Check far positions, first in float32, so that later failures are failures of precision."""
     x, positions = check.randn(1, 2, 24, 16), far_positions(check, 24)
     check.agrees(calling(x, positions), f"{name}({on(x, 'up to 8191')})", FAR)
     for dtype, tolerance in ROUNDED.items():
@@ -241,9 +241,9 @@ def rotation_far(check: Check, name: str) -> None:
     low, call = x.to(torch.bfloat16), f"{name}({on(x.to(torch.bfloat16), 'up to 8191 in float32')})"
     check.agrees(calling(low, positions.float()), call, ROUNDED[torch.bfloat16], REAL_POSITIONS)
     x, at = x[:, :, :2], torch.tensor([9001, 70_001], device=check.device)
-    # float32 angles are off by some 0.02 there
+    # float32 angles are off by about 0.02 there
     check.agrees(calling(x, at), f"{name}({on(x, '[9001, 70001]')})", Tolerance(rtol=0, atol=0.2), ANY_POSITION)
-    x, at = check.randn(1, 2, 3, 16), torch.tensor([11, 4, 57], device=check.device)  # asked for in bfloat16 first
+    x, at = check.randn(1, 2, 3, 16), torch.tensor([11, 4, 57], device=check.device)  # first asked in bfloat16
     check.value(calling(x.to(torch.bfloat16), at), f"{name}({on(x.to(torch.bfloat16), '[11, 4, 57]')})")
     check.agrees(
         calling(x, at), f"{name}({on(x, '[11, 4, 57]')}), after an equal call in bfloat16", NEAR, AFTER_BFLOAT16
@@ -271,13 +271,13 @@ def rotation_manners(check: Check, name: str) -> None:
     x, positions = check.randn(2, 3, 4, 6), torch.arange(4, device=check.device)
     call = f"{name}({on(x, '0..3')})"
     check.agrees(calling(x, positions), call, NEAR)
-    check.keeps(lambda f, *given: f(*given), call, x, positions)  # first: it spoils the gradient
+    check.keeps(lambda f, *given: f(*given), call, x, positions)  # first: a write spoils the gradient
     heads = as_heads(check, 2, 3, 4, 6)
     check.agrees(calling(heads, positions), f"{name}({on(heads, '0..3')}), x transposed", NEAR, STRIDES)
     rows = positions + torch.arange(2, device=check.device)[:, None]
     with check.answers(calling(x, rows), f"{name}({on(x, 'of shape (2, 4)')})"):
         check.unchanged(_turning(x, rows), f"{name}({on(x, 'of shape (2, 4)')})", rows)
-    still = torch.zeros_like(positions)  # nothing turns, and x itself would be right
+    still = torch.zeros_like(positions)  # nothing rotates, so that returning x itself would be right
     check.returns_new(f"{name}({on(x, 'all 0')})", x, still, tolerance=NEAR)
     steps = torch.tensor([4, 0, 9, 2], device=check.device)
     check.looks_anew(f"{name}({on(x, '[4, 0, 9, 2]')})", check.randn(2, 3, 4, 6), steps, tolerance=NEAR)
@@ -296,29 +296,29 @@ def rotation_device(check: Check, name: str) -> None:
 @exercise(WEEK, "apply_rotary_emb")
 def apply_rotary_emb(check: Check) -> None:
     name = "apply_rotary_emb"
-    # The other layout, a clockwise or mirrored turn, sine and cosine exchanged, angles along the heads, the exponents.
+    # Catches the other layout, a clockwise or mirrored rotation, sin and cos swapped, angles by head, wrong exponents.
     with check.criterion("values at positions 0..n-1", 1.5, golden=True):
         rotation_values(check, name)
-    # Positions ignored, counted on from the first one, rounded, or without their sign.
+    # Catches positions that are ignored, counted on from the first one, rounded, or stripped of their sign.
     with check.criterion("shifted, shuffled, negative and fractional positions", 1, golden=True):
         rotation_positions(check, name)
-    # The first row used for all sequences, rows that broadcast along the heads, no rows foreseen.
+    # Catches row 0 used for all sequences, rows that broadcast along the heads, code that takes no rows.
     with check.criterion("one row of positions per sequence", 1, golden=True):
         rotation_rows(check, name)
-    # 10,000 written as a number.
+    # Catches a hard-coded base of 10,000.
     with check.criterion("another base", 0.5, golden=True):
         rotation_base(check, name)
-    # Positions, frequencies or angles in the half precision of x, angles kept from a call in it.
+    # Catches positions, frequencies or angles in the half precision of x, and angles cached from such a call.
     with check.criterion("far positions, also in bfloat16 and float16", 1, golden=True):
         rotation_far(check, name)
-    # A float32 result whatever x is, or the dtype of the positions.
+    # Catches a result always in float32, or in the dtype of the positions.
     with check.criterion("keeps the dtype", 0.25):
         rotation_dtype(check, name)
-    # An argument written to or handed back, gradients cut off, `view` of heads, an odd head_dim accepted.
+    # Catches an argument changed or returned, gradients cut off, `view` on transposed heads, an odd head_dim accepted.
     with check.criterion("new results, gradients; leaves its arguments alone, refuses an odd head_dim", 0.5):
         rotation_manners(check, name)
 
-    # Frequencies made on the CPU.
+    # Catches frequencies created on the CPU.
     with check.follows_device(0.25):
         rotation_device(check, "apply_rotary_emb")
 
@@ -326,23 +326,23 @@ def apply_rotary_emb(check: Check) -> None:
 @exercise(WEEK, "apply_rotary_emb_half")
 def apply_rotary_emb_half(check: Check) -> None:
     name = "apply_rotary_emb_half"
-    # Interleaved pairs, halves woven or in the wrong order, tables of the other layout, a clockwise turn.
+    # Catches interleaved pairs, halves interleaved or swapped, tables of the other layout, a clockwise rotation.
     with check.criterion("values at positions 0..n-1", 1, golden=True):
         rotation_values(check, name)
-    # Positions ignored, one row for all sequences, 10,000 written as a number.
+    # Catches positions ignored, row 0 used for all sequences, a hard-coded base of 10,000.
     with check.criterion("any positions, one row per sequence, another base", 0.5, golden=True):
         rotation_positions(check, name)
         rotation_base(check, name)
         rotation_rows(check, name)
-    # Angles in the half precision of x, a float32 result.
+    # Catches angles in the half precision of x, and a result always in float32.
     with check.criterion("far positions in half precision, dtype kept", 0.25, golden=True):
         rotation_far(check, name)
         rotation_dtype(check, name)
-    # An argument written to or handed back, gradients cut off, `view` of heads, an odd head_dim accepted.
+    # Catches an argument changed or returned, gradients cut off, `view` on transposed heads, an odd head_dim accepted.
     with check.criterion("new results, gradients; leaves its arguments alone, refuses an odd head_dim", 0.125):
         rotation_manners(check, name)
 
-    # Frequencies made on the CPU.
+    # Catches frequencies created on the CPU.
     with check.follows_device(0.125):
         rotation_device(check, "apply_rotary_emb_half")
 
@@ -362,23 +362,23 @@ def interleaved_to_half(check: Check) -> None:
         )
 
     # head_dim >= 6 first: with 4 the order (0, 2, 1, 3) is its own inverse.
-    # The inverse permutation, odd rows first, the two rows of a pair exchanged, columns in place of rows.
+    # Catches the inverse permutation, odd rows first, the two rows of each pair swapped, columns instead of rows.
     with check.criterion("one head", 1, golden=True):
         for rows, columns in ((8, 8), (6, 5)):
             reorders(rows, columns, 1)
-    # One permutation over the rows of all heads, rows taken channel by channel, an order kept for another n_heads.
+    # Catches one permutation across all heads, rows read channel by channel, an order cached for another n_heads.
     with check.criterion("several heads, each by itself", 1.5, golden=True):
         reorders(24, 24, 2)
         reorders(18, 7, 3)
         reorders(24, 5, 3, OTHER_HEADS)
-    # Gradients cut off, the weight written to or rounded to float32, rows accepted that make no pairs.
+    # Catches gradients cut off, the weight changed or rounded to float32, rows accepted that form no pairs.
     with check.criterion(
         "keeps dtype and gradient, returns a new tensor, leaves the weight alone, refuses rows that make no pairs", 0.25
     ):
-        weight, call = check.randn(12, 4), "interleaved_to_half(weight (12, 4), 1)"  # several heads: above
+        weight, call = check.randn(12, 4), "interleaved_to_half(weight (12, 4), 1)"  # several heads: see above
         check.has_dtype(calling(weight.bfloat16(), 1), torch.bfloat16, f"{call} in torch.bfloat16")
         check.agrees(calling(weight, 1), call, MOVED)
-        check.keeps(lambda f, weight: f(weight, 1), call, weight)  # first: it spoils the gradient
+        check.keeps(lambda f, weight: f(weight, 1), call, weight)  # first: a write spoils the gradient
         check.agrees(differentiating(weight, 1), f"the gradient of {call}", MOVED, CUT)
         call = "interleaved_to_half(weight (12, 4), 3)"
         with check.holds(calling(weight, 3), call, MOVED):
@@ -394,18 +394,18 @@ def interleaved_to_half(check: Check) -> None:
                 f"interleaved_to_half(weight ({rows}, 4), {n_heads})",
             )
 
-    # A permutation matrix made on the CPU.
+    # Catches a permutation matrix created on the CPU.
     with check.follows_device(0.25):
         check.follows(calling(check.randn(12, 8), 3), "interleaved_to_half(weight (12, 8), 3)")
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
 
-# Positions are below 50 here, where float32 angles are off by 1e-5; measured for right modules: 6e-6. The mistakes of
-# the bank move some output by more than 0.3.
+# Positions are below 50 here, where float32 angles are off by 1e-5; right modules were off by 6e-6. The bank's mistakes
+# move some output by more than 0.3.
 ATTENDED = Tolerance(rtol=0, atol=3e-4)
-# All of the module in bfloat16: measured over 60 seeds and four ways to write attention, right modules are off by at
-# most 0.18; angles in bfloat16 move some output by more than 3.
+# The whole module in bfloat16: over 60 seeds and four ways to write attention, right modules were off by at most 0.18;
+# angles in bfloat16 move some output by more than 3.
 ATTENDED_BFLOAT16 = Tolerance(rtol=0, atol=0.6)
 
 LENGTHS_ONE_BY_ONE = Hint(
@@ -460,9 +460,9 @@ MODULE_BFLOAT16 = (
 
 
 def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor | None = None) -> Probe:
-    """What row t of the causal output has more than the last row, without a mask, of the sequence that ends at t.
+    """Row t of the causal output minus the last row, without a mask, of the sequence that ends at t.
 
-    It is zero whatever the rotation: a mistake there is not paid for again.
+    It is zero whatever the rotation, so a wrong rotation does not cost points again.
     """
 
     def probe(cls: Any) -> torch.Tensor:
@@ -479,7 +479,7 @@ def beyond_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
 
 
 def longer_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
-    """What a causal output has more where the module has read a shorter text before: nothing."""
+    """The causal output of a module that has read a shorter text, minus that of a new module: zero."""
 
     def probe(cls: Any) -> torch.Tensor:
         fresh, used = (built(cls, weights, n_heads) for _ in range(2))
@@ -490,7 +490,7 @@ def longer_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
 
 
 def rows_together(weights: dict, n_heads: int, x: torch.Tensor, rows: torch.Tensor, is_causal: bool) -> Probe:
-    """What outputs with one row of positions per text have more than each text by itself: nothing."""
+    """The outputs with one row of positions per text, minus those of each text by itself: zero."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)
@@ -503,7 +503,7 @@ def rows_together(weights: dict, n_heads: int, x: torch.Tensor, rows: torch.Tens
 
 
 def causal_in_bfloat16(weights: dict, n_heads: int, x: torch.Tensor, after_float32: bool = False) -> Probe:
-    """What the last row has more with the mask than without: nothing, whatever the rotation."""
+    """The last row with the mask minus the last row without it: zero, whatever the rotation."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)
@@ -517,8 +517,8 @@ def causal_in_bfloat16(weights: dict, n_heads: int, x: torch.Tensor, after_float
 
 
 def causal_means(weights: dict, x: torch.Tensor, at_0: bool = False) -> Probe:
-    """The causal output for x of a module whose queries are all 0: means of the values so far, whatever the rotation. Where all
-    positions are 0, a table of angles may have any number of rows: the mask alone is looked at."""
+    """The causal output for x of a module with queries 0: means of the values so far, whatever the rotation. With all
+    positions 0 a table of angles of any length will do, so only the mask is tested."""
     silent = weights | {"q_proj.weight": torch.zeros_like(weights["q_proj.weight"])}
     options: dict[str, Any] = {"positions": torch.zeros(x.shape[1], dtype=torch.int64, device=x.device)} if at_0 else {}
     return attended(silent, 1, x, is_causal=True, **options)
@@ -527,7 +527,7 @@ def causal_means(weights: dict, x: torch.Tensor, at_0: bool = False) -> Probe:
 def attended_after(
     weights: dict, n_heads: int, x: torch.Tensor, *before: torch.Tensor, **options: torch.Tensor
 ) -> Probe:
-    """What a module gives for x with these options when it was given it with other positions before."""
+    """The output for x with these options, after calls with x at other positions."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)
@@ -539,7 +539,7 @@ def attended_after(
 
 
 def _reading_again(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
-    """The output of a module that was called with the same tensors before, when they held something else."""
+    """The output of a module that was called before with the same tensors, holding other entries."""
     return lambda cls: built(cls, weights, n_heads).called_again(REFILLED, *copies((x, positions)))
 
 
@@ -548,7 +548,7 @@ def _reading(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tens
 
 
 def beyond_the_default(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
-    """What the output with base=10000 given has more than the output without: nothing, to the last bit."""
+    """The output with base=10000 given minus the output without it: zero, to the last bit."""
     given, default = (attended(weights, n_heads, x, base=base, positions=positions) for base in (10000.0, None))
     return lambda cls: less(given(cls), default(cls))
 
@@ -561,7 +561,7 @@ def _apart(message: str) -> Callable[[Any], Fault | None]:
 def RotaryMultiHeadAttention(check: Check) -> None:
     name = "RotaryMultiHeadAttention"
     long = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0{{}}, is_causal=True)"
-    # Another scale, a softmax over the queries, heads and tokens mixed up, values rotated, queries or keys alone.
+    # Catches a wrong scale, a softmax over the queries, heads mixed with tokens, rotated values, only q or k rotated.
     with check.criterion("attention as such (all positions equal, so rotations cancel)", 0.25, golden=True):
         for batch, seq_len, d_model, n_heads in ((2, 5, 12, 2), (4, 4, 16, 4)):
             weights, x = weights_and_text(check, batch, seq_len, d_model)
@@ -570,19 +570,19 @@ def RotaryMultiHeadAttention(check: Check) -> None:
                 f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, positions all 5)",
                 ATTENDED,
             )
-    # No rotation, one before the heads are split, another layout or exponent, angles kept from another text.
+    # Catches no rotation, one before the head split, a wrong layout or exponent, angles cached from another text.
     with check.criterion("rotated queries and keys, positions 0..n-1", 1.5, golden=True):
         attention_in_order(check, name)
-    # Positions ignored, or looked up in a table of whole ones; the first row used for all sequences.
+    # Catches positions ignored or looked up in a table of integers, and row 0 used for all sequences.
     with check.criterion("positions as given, also one row per sequence", 1, golden=True):
         short_is_right, long_is_right, few_at_0, many_at_0 = causal_in_a_long_text(check, long)
         attention_after_positions(check, name, *attention_at_positions(check, name))
         with check.where(short_is_right, ~long_is_right):
             check.require(~many_at_0, f"{long.format(2050, '')}: {LONG_POSITIONS}", names=True)
-    # 10,000 written as a number.
+    # Catches a hard-coded base of 10,000.
     with check.criterion("another base", 0.25, golden=True):
         attention_base(check, name)
-    # A mask that goes by the positions, hides the token itself or nothing, or fills in a low number.
+    # Catches a mask that compares positions, hides the token itself or nothing, or uses a low number instead of -inf.
     with check.criterion("is_causal masks by index", 1):
         weights, x = weights_and_text(check, 2, 5, 16)
         given = 9 - 2 * check.randperm(5)
@@ -592,21 +592,21 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             check.require(many_at_0, f"{long.format(2050, AT_0)}: {LONG_TEXT}", names=True)
         causal_ends(check, name, weights, x, given)
         causal_far_below(check, name)
-    # Positions or angles in bfloat16, frequencies in a buffer that .to() rounds, a mask of a low number in float16.
+    # Catches positions or angles in bfloat16, frequencies in a buffer that .to() rounds, -1e9 as a mask in float16.
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         attention_in_half_precision(check, name)
-    # Biases, or a table in the state_dict.
+    # Catches biases, and a table in the state_dict.
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
         check.agrees(
             lambda cls: {key: tuple(value.shape) for key, value in cls(12, 2).state_dict().items()},
             f"{name}(12, 2).state_dict()",
             hint=FOUR_WEIGHTS,
         )
-    # Gradients cut off, x or positions written to, angles kept of positions that have changed, sizes that are floored.
+    # Catches gradients cut off, x or positions changed in place, stale angles, indivisible sizes accepted.
     with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.125):
         attention_manners(check, name)
 
-    # Positions, frequencies or a mask made on the CPU.
+    # Catches positions, frequencies or a mask created on the CPU.
     with check.follows_device(0.125):
         x = check.randn(2, 5, 16)
         check.follows(
@@ -635,7 +635,7 @@ def attention_in_order(check: Check, name: str) -> None:
 
 
 def attention_at_positions(check: Check, name: str) -> tuple[dict, torch.Tensor, torch.Tensor]:
-    """Gives back weights, texts and the rows of positions that they were asked with last."""
+    """Return the weights, the texts, and the rows of positions of the last check."""
     weights, x = weights_and_text(check, 3, 4, 16)
     rows = at_positions(check, (0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 30))
     for given, words, hint in (
@@ -651,7 +651,7 @@ def attention_at_positions(check: Check, name: str) -> tuple[dict, torch.Tensor,
 
 
 def attention_after_positions(check: Check, name: str, weights: dict, x: torch.Tensor, rows: torch.Tensor) -> None:
-    # The same numbers, the same ends: nothing but the order tells the two apart.
+    # Both hold the same numbers with the same ends: only the order tells them apart.
     order, other_order = at_positions(check, 0, 3, 4, 11), at_positions(check, 0, 4, 3, 11)
     call = f"{name}(16, 2)(x {tuple(x.shape)}, positions [0, 4, 3, 11])"
     with check.holds(attended(weights, 2, x, positions=other_order), call, ATTENDED):
@@ -670,9 +670,9 @@ def attention_after_positions(check: Check, name: str, weights: dict, x: torch.T
 
 
 def causal_in_a_long_text(check: Check, call: str) -> tuple[Gate, Gate, Gate, Gate]:
-    """Queries that are 0 have no scores, whatever the rotation: a long text can be looked at, and its mask, chunks and all.
-    Gives back whether a short and a long one are right with positions 0..n-1, and, if the long one is not, with positions all
-    0: then the mask alone counts. Two criteria go by this. It comes before a miss can end the first of them."""
+    """Return four gates: a short and a long text are right with positions 0..n-1 and, if the long one is not, with all
+    positions 0, where only the mask counts. Queries of 0 make all scores 0 whatever the rotation, so a long text can be
+    compared, mask chunks included. Two criteria use the gates, made here before a miss can end the first of them."""
     weights, short = weights_and_text(check, 1, 3, 2)
     long = check.randn(1, 2050, 2)
     short_is_right = check.holds(causal_means(weights, short), call.format(3, ""), ATTENDED)
@@ -727,7 +727,7 @@ def causal_in_half_precision(check: Check, name: str, weights: dict, x: torch.Te
 
 
 def causal_ends(check: Check, name: str, weights: dict, x: torch.Tensor, given: torch.Tensor) -> None:
-    """The first token sees itself only, whatever the rotation; the last one more than itself."""
+    """Check that the first token sees only itself, whatever the rotation, and the last one more than itself."""
     call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
     check.agrees(
         longer_causal(weights, 2, x, at_positions(check, 1, 1, 1, 1, 1)),
@@ -760,7 +760,7 @@ def causal_far_below(check: Check, name: str) -> None:
 def attention_in_half_precision(check: Check, name: str) -> None:
     weights, x = weights_and_text(check, 2, 24, 32)
     far, shown = far_positions(check, 24), f"x {tuple(x.shape)}, far positions"
-    # float32 angles up to 8191 are off by 2e-3 (see FAR), outputs were by 1e-3; wrong frequencies give more than 1
+    # float32 angles up to 8191 are off by 2e-3 (see FAR), outputs were off by 1e-3; wrong frequencies give over 1
     check.agrees(attended(weights, 2, x, positions=far), f"{name}(32, 2)({shown})", FAR)
     rounded, call = x.to(torch.bfloat16), f"{name}(32, 2).to(bfloat16)"
     probe = attended(weights, 2, rounded, positions=far)
@@ -787,7 +787,7 @@ def attention_manners(check: Check, name: str) -> None:
     with check.holds(attended(weights, 2, x, positions=moved), shown, ATTENDED):
         again = f"{shown}, the same tensors as before with other entries"
         check.agrees(_reading_again(weights, 2, x, moved), again, ATTENDED, AFTER_OTHER_ENTRIES)
-    # products with one more matrix than the outputs, of the same order
+    # gradients are products with one more matrix than the outputs, of the same order
     slope = attended(weights, 2, x, positions=equal, differentiate=True)
     check.agrees(slope, f"the gradient of {call}", ATTENDED, CUT)
     for d_model, n_heads in ((10, 4), (6, 2)):
@@ -806,7 +806,7 @@ def _prompt_scores(q: torch.Tensor, k: torch.Tensor, base: float = 10000.0) -> t
 
 
 def _decoded_from_0(q: torch.Tensor, k_cache: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
-    """The listing's: the newest query counts as position 0."""
+    """The listing's version: the newest query counts as position 0."""
     positions = torch.arange(k_cache.shape[-2], device=q.device)
     q = reference.apply_rotary_emb(q, positions[: q.shape[-2]], base)
     return q @ reference.apply_rotary_emb(k_cache, positions, base).mT
@@ -818,7 +818,7 @@ def _decoded_by_distance(q: torch.Tensor, k_cache: torch.Tensor, base: float = 1
 
 
 def _from_tables(woven: bool = False, low: bool = False) -> Callable:
-    """``rotate_llama`` as the listing writes it: with its quarter turn of neighbours, and rounded before the cosine."""
+    """The listing's ``rotate_llama`` with its bugs as options: ``woven`` pairs neighbours, ``low`` rounds angles."""
 
     def rotate_llama(x: torch.Tensor, positions: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
         dtype = x.dtype if low else torch.float32
@@ -850,53 +850,53 @@ def serving_test(check: Check) -> None:
     def judged(words: str, file: File, is_right: bool, sentence: str) -> None:
         check.satisfies(calling(*file), f"serving_test of {words}", _says(is_right, DIAGNOSES[sentence]))
 
-    # A test that passes every file or none, asks for what is not promised, or returns a tensor.
+    # Catches a test that passes every file or none, asks for what is not promised, or returns a tensor.
     with check.criterion("passes a right file, refuses the listing", 0.5, golden=True):
         judged("a right file", OWN, True, "refuses right")
         judged("the listing", LISTING, False, "passes the listing")
-    # No room for rounding, steps compared where only the scores are promised.
+    # Catches a test that allows no rounding, or compares steps where only the scores are promised.
     with check.criterion("passes right files that are written in other ways", 0.25):
-        judged("a right file", OWN, True, "refuses right")  # else the next two say nothing
+        judged("a right file", OWN, True, "refuses right")  # otherwise the next two prove nothing
         judged("a right file that rounds its tables", REPAIRED, True, "refuses rounding")
         judged("a right file that decodes by distances", BY_DISTANCE, True, "refuses distances")
-    # Pairs of one layout under the tables of the other, unnoticed.
+    # Catches a test that misses pairs of one layout combined with tables of the other.
     with check.criterion("refuses a file with one of the three bugs", 0.25):
         judged("a file with one bug", (_from_tables(woven=True), *OWN[1:]), False, "passes a layout")
-    # Angles rounded to bfloat16, unnoticed where no far position is tried in bfloat16.
+    # Catches a test that misses angles rounded to bfloat16, since it tries no far position in bfloat16.
     with check.criterion("refuses a file with another one", 0.5):
         judged("a file with one bug", (_from_tables(low=True), *OWN[1:]), False, "passes low precision")
-    # A newest token at position 0, unnoticed where no step of decoding is tried, or the first one alone.
+    # Catches a test that misses a newest token at position 0, since it tries no decoding step or only the first.
     with check.criterion("refuses a file with the last one", 0.5):
         judged("a file with one bug", (*OWN[:2], _decoded_from_0), False, "passes a query at 0")
 
 
 @exercise(WEEK, "rotate_half")
 def rotate_half(check: Check) -> None:
-    # Neighbours for halves, the minus sign on the wrong half or on none, halves kept, flipped or woven.
+    # Catches neighbours instead of halves, a misplaced or missing minus sign, halves kept, flipped or interleaved.
     with check.criterion("values", 0.75, golden=True):
         for shape in ((2, 2, 2, 4), (2, 3, 5, 8), (10,)):
             check.agrees(calling(check.randn(*shape)), f"rotate_half(x {shape})", MOVED)
-    # A float32 result, x written to, gradients cut off.
+    # Catches a result always in float32, x changed in place, gradients cut off.
     with check.criterion("keeps dtype and gradient, leaves x alone", 0.125):
         x, call = check.randn(2, 2, 3, 6), "rotate_half(x (2, 2, 3, 6))"
         check.has_dtype(calling(x.bfloat16()), torch.bfloat16, f"{call} in torch.bfloat16")
         check.agrees(calling(x), call, MOVED)
         check.agrees(calling(as_heads(check, 2, 3, 4, 6)), "rotate_half(x (2, 3, 4, 6)), x transposed", MOVED, STRIDES)
         check.agrees(calling(check.randn(2, 6, dtype=torch.float64)), "rotate_half(float64 x (2, 6))", EXACT, FLOAT64)
-        check.keeps(lambda f, x: f(x), call, x)  # first: it spoils the gradient
+        check.keeps(lambda f, x: f(x), call, x)  # first: a write spoils the gradient
         check.agrees(differentiating(x), f"the gradient of {call}", MOVED, CUT)
 
-    # Signs made on the CPU.
+    # Catches signs created on the CPU.
     with check.follows_device(0.125):
         check.follows(calling(check.randn(2, 3, 8)), "rotate_half(x (2, 3, 8))")
 
 
 @exercise(WEEK, "rotary_tables", returns=("cos", "sin"))
 def rotary_tables(check: Check) -> None:
-    # The float32 tables of the snippet are right already, so half precision is golden and the rest counts only with it.
-    # cos and sin are at most 1: rounding to nearest 2^-9 (bfloat16), 2^-12 (float16) for the student and once more for
-    # the reference, 4e-3 and 5e-4 together, plus 4e-4 for float32 angles. Half-precision angles are off by more than 1.
-    # Frequencies, positions or angles rounded before the cosine, tables exchanged or too wide, another dtype.
+    # The snippet's float32 tables are right already, so half precision is golden and the rest counts only with it.
+    # cos and sin are at most 1: student and reference each round by up to 2^-9 (bfloat16) or 2^-12 (float16), together
+    # 4e-3 or 5e-4, and float32 angles add 4e-4. Half-precision angles are off by more than 1.
+    # Catches frequencies, positions or angles rounded before the cosine, tables swapped or too wide, a wrong dtype.
     with check.criterion("far positions in bfloat16 and float16", 0.5, golden=True):
         for dtype, atol, head_dim in ((torch.bfloat16, 6e-3, 16), (torch.float16, 2e-3, 64)):
             far = far_positions(check, 20)
@@ -907,7 +907,7 @@ def rotary_tables(check: Check) -> None:
                 Tolerance(rtol=0, atol=atol, exact_dtype=True),
                 TABLES,
             )
-    # 10,000 written as a number, whole positions alone, kept tables, positions written to.
+    # Catches a hard-coded base of 10,000, integer positions only, cached tables, positions changed in place.
     with check.criterion(
         "the rest of the contract still holds: any positions, base and dtype, new tables on each call", 0.25
     ):
@@ -937,7 +937,7 @@ def rotary_tables(check: Check) -> None:
         real = steps.float()
         check.unchanged(lambda f: f(real, 8), "rotary_tables(float32 positions 0..5, 8)", real)
 
-    # Frequencies made on the CPU.
+    # Catches frequencies created on the CPU.
     with check.follows_device(0.25):
         positions = torch.arange(5, device=check.device)
         check.follows(calling(positions, 8), "rotary_tables(positions 0..4, 8)")
@@ -957,7 +957,7 @@ def decode_step_scores(check: Check) -> None:
 
     # |q| |k| stays below 40 and angles are off by less than 1e-5 here; the bank's mistakes move some score by 0.1.
     tolerance = Tolerance(rtol=0, atol=1e-3)
-    # The query at position 0 or one too far, keys not rotated or all at the end, scores scaled or after a softmax.
+    # Catches the query at position 0 or one too far, keys unrotated or all at the end, scores scaled or softmaxed.
     with check.criterion("scores", 0.5, golden=True):
         for shape in ((4, 4, 4, 6), (2, 3, 9, 8), (2, 2, 1, 4)):
             q, keys, call = drawn(*shape)
@@ -972,15 +972,15 @@ def decode_step_scores(check: Check) -> None:
         q, keys, call = drawn(1, 1, 2100, 4)
         # float32 angles are off by 1e-3 there
         check.agrees(calling(q, keys), call, Tolerance(rtol=0, atol=2e-2), MANY_CACHED)
-    # 10,000 written as a number.
+    # Catches a hard-coded base of 10,000.
     with check.criterion("another base", 0.25, golden=True):
         q, keys, call = drawn(2, 2, 9, 8)
         check.agrees(calling(q, keys), call, tolerance)
         check.agrees(calling(q, keys, base=7.5), f"{call}, base=7.5", tolerance, BASE)
-    # Angles in bfloat16, a float32 result, gradients cut off, the cache written to.
+    # Catches angles in bfloat16, a result always in float32, gradients cut off, the cache changed in place.
     with check.criterion("long caches, bfloat16 kept, gradients, arguments left alone", 0.125):
-        # Products of rounded numbers, summed: 2^-8 times |q| |k| < 40 is 0.16; measured 0.13. Angles in bfloat16 move
-        # some score by more than 4.
+        # Summed products of rounded numbers are off by 2^-8 * |q| |k| < 0.16, since |q| |k| < 40; measured 0.13. Angles
+        # in bfloat16 move some score by more than 4.
         q, keys, call = drawn(2, 2, 400, 16)
         check.agrees(calling(q, keys), call, tolerance)
         q, keys, call = q.to(torch.bfloat16), keys.to(torch.bfloat16), f"{call} in bfloat16"
@@ -991,11 +991,11 @@ def decode_step_scores(check: Check) -> None:
         for dtype in (torch.float16, torch.float64):
             in_dtype = f"{call} in {str(dtype).removeprefix('torch.')}"
             check.has_dtype(calling(q.to(dtype), keys.to(dtype)), dtype, in_dtype)
-        check.keeps(lambda f, *given: f(*given), call, q, keys)  # first: it spoils the gradient
+        check.keeps(lambda f, *given: f(*given), call, q, keys)  # first: a write spoils the gradient
         for at, argument in enumerate(("q", "k_cache")):
             check.agrees(differentiating(q, keys, at=at), f"the gradient of {call} for {argument}", tolerance, CUT)
 
-    # Positions or frequencies made on the CPU.
+    # Catches positions or frequencies created on the CPU.
     with check.follows_device(0.125):
         q, k_cache = check.randn(2, 2, 1, 8), check.randn(2, 2, 6, 8)
         check.follows(calling(q, k_cache), "decode_step_scores(q (2, 2, 1, 8), k_cache (2, 2, 6, 8))")
@@ -1005,7 +1005,7 @@ def decode_step_scores(check: Check) -> None:
 
 
 def require_look_back(check: Check, back: int, head_dim: int, n_keys: int) -> None:
-    """The token ``back`` positions before the query gets a weight of 0.8. If not, say where the head looks instead."""
+    """Require a weight of 0.8 for the token ``back`` positions before the query; if not, say where the head looks."""
     call = f"look_back_head({back}, {head_dim}, {n_keys})"
 
     def judge(pair: Any) -> Fault | None:
@@ -1042,7 +1042,7 @@ def _where_it_looks(q: torch.Tensor, k: torch.Tensor, back: int, scores: torch.T
     favourite, highest = int(scores.argmax()), float(scores.max())
     if highest - float(scores.min()) < 1e-6:
         return "no favourite"
-    if float(look_back_scores(k, q, back + 1)[back]) > highest + 1e-6:  # at offset -back: query and key change places
+    if float(look_back_scores(k, q, back + 1)[back]) > highest + 1e-6:  # swapping query and key gives offset -back
         return "looks ahead"
     if favourite == back:
         return "too quiet"
@@ -1053,18 +1053,18 @@ def _where_it_looks(q: torch.Tensor, k: torch.Tensor, back: int, scores: torch.T
 
 @exercise(WEEK, "look_back_head")
 def look_back_head(check: Check) -> None:
-    # A head that looks ahead, at itself or one beside, or prefers the right token by too little.
+    # Catches a head that looks ahead, at itself or one token beside, or prefers the right token by too little.
     with check.criterion("three back, 16 channels, 64 keys", 0.5, golden=True):
         require_look_back(check, 3, 16, 64)
-    # 3 back whatever is asked, or the half-split layout, which happens to do for 3 back.
+    # Catches 3 back whatever is asked, and the half-split layout, which happens to work for 3 back.
     with check.criterion("other distances", 0.5, golden=True):
         for back in (1, 7, 31, 63):
             require_look_back(check, back, 16, 64)
-    # A strength that was tuned for 16 channels.
+    # Catches a strength tuned for 16 channels.
     with check.criterion("other sizes of the head", 0.5, golden=True):
         for head_dim in (8, 10, 64):
             require_look_back(check, 5, head_dim, 64)
-    # A strength that was tuned for 64 keys.
+    # Catches a strength tuned for 64 keys.
     with check.criterion("other lengths of the text", 0.5, golden=True):
         for back, head_dim, n_keys in ((3, 16, 4), (5, 8, 1000), (500, 64, 1000)):
             require_look_back(check, back, head_dim, n_keys)

@@ -1,7 +1,7 @@
 """Hidden tests of week 4, ALiBi.
 
-Square shapes (batch = heads = seq_len) come first in a block where axes can be mixed up: there such a mistake gives a
-wrong value, which can be named, instead of a shape error.
+Blocks where axes can be mixed up start with square shapes (batch = heads = seq_len): such a mistake then gives a wrong
+value, which the diagnosis can name, instead of a shape error.
 """
 
 import math
@@ -30,7 +30,7 @@ from autograder.script.script import Gate
 
 WEEK = "week4_alibi"
 
-# float32 slopes are off by a relative 6e-8, through exp and log by 1e-6; bfloat16 by 4e-3.
+# Relative errors of slopes: 6e-8 in float32, 1e-6 if computed with exp and log, 4e-3 in bfloat16.
 SLOPES = Tolerance(rtol=1e-5, atol=0)
 BIAS = Tolerance(rtol=1e-5, atol=1e-6)
 
@@ -51,13 +51,13 @@ SLOPES_BY_HAND = {
 
 @exercise(WEEK, "slopes_by_hand", reference=SLOPES_BY_HAND)
 def slopes_by_hand(check: Check) -> None:
-    # k counted from 0, the smallest slope first, exponents in place of slopes, a minus sign.
+    # Catches k counted from 0, the smallest slope first, exponents instead of slopes, negative slopes.
     with check.criterion("8 heads", 0.5, golden=True):
         check.entries("h8_0", "h8_2", "h8_7", tolerance=FOUR_DIGITS)
-    # 2^(-8k/12), slopes that are sorted, the first twelve of 16 heads.
+    # Catches 2^(-8k/12), sorted slopes, the first twelve slopes of 16 heads.
     with check.criterion("12 heads: the first eight", 0.5, golden=True):
         check.entries("h12_0", "h12_7", tolerance=FOUR_DIGITS)
-    # 1/2^k carried on, other slopes of 16 heads than every second one from the first on.
+    # Catches 1/2^k continued, and any slopes of 16 heads but every second one from the first on.
     with check.criterion("12 heads: the last four", 1, golden=True):
         check.entries("h12_8", "h12_9", "h12_11", tolerance=FOUR_DIGITS)
 
@@ -75,13 +75,13 @@ ATTENTION_WITH_SLOPE["output"] = sum(
 
 @exercise(WEEK, "attention_with_slope", reference=ATTENTION_WITH_SLOPE)
 def attention_with_slope(check: Check) -> None:
-    # The slope forgotten or 1, a wrong sign, powers of 2, a row that is reversed or does not add up to 1.
+    # Catches a slope left out or set to 1, a wrong sign, powers of 2, a row that is reversed or does not add up to 1.
     with check.criterion("causal: the weights of the last query", 1, golden=True):
         check.entries("causal_0", "causal_1", "causal_2", "causal_3", tolerance=FOUR_PLACES)
-    # Values in the wrong order, their plain mean, factors that do not add up to 1.
+    # Catches values in the wrong order, their plain mean, weights that do not add up to 1.
     with check.criterion("causal: its output", 1, golden=True):
         check.entries("output", tolerance=FOUR_PLACES)
-    # The mask kept, signed distances, the row of another query.
+    # Catches the causal mask left on, signed distances, the row of another query.
     with check.criterion("no mask: the weights of the query at position 1", 1, golden=True):
         check.entries("open_0", "open_1", "open_2", "open_3", tolerance=FOUR_PLACES)
 
@@ -112,7 +112,7 @@ REMEMBERED = Hint(
 
 
 def _misaligned(got: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether there is a bias where query and key are one and the same position."""
+    """Whether a bias is not zero where query and key have the same position."""
     return bool((got[expected == 0] != 0).any())
 
 
@@ -126,17 +126,17 @@ ONE_STEP = Hint(
 
 @exercise(WEEK, "alibi_slopes")
 def alibi_slopes(check: Check) -> None:
-    # k counted from 0, the smallest slope first, 1/2^k, half or whole exponents, a single head taken for a special case.
+    # Catches k counted from 0, the smallest slope first, 1/2^k, halved or integer exponents, a special case for 1 head.
     with check.criterion("powers of two", 1.25, golden=True):
         for n_heads in (8, 16, 2, 1):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES)
-    # One formula for all numbers, sorted slopes, the wrong ones of the larger set, the larger set cut off.
+    # Catches one formula for all counts, sorted slopes, the wrong slopes of the larger set, the larger set cut off.
     with check.criterion("other numbers of heads", 1.25, golden=True):
         for n_heads in (12, 3, 15, 71):  # 15 is nearer to the larger power of two than to the smaller one
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, OTHER_COUNTS)
         for n_heads in (128, 300):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, MANY_HEADS)
-    # A float64 result, a kept tensor that the caller may write to.
+    # Catches a float64 result, and a cached tensor that the caller can overwrite.
     with check.criterion("float32, a new tensor on each call", 0.5):
         for n_heads in (8, 12):
             check.has_dtype(calling(n_heads), torch.float32, f"alibi_slopes({n_heads})")
@@ -148,23 +148,23 @@ def alibi_bias(check: Check) -> None:
     def same(*arguments: int, hint: Hint | str = "") -> None:
         check.agrees(calling(*arguments), f"alibi_bias({', '.join(map(str, arguments))})", BIAS, hint)
 
-    # A wrong sign, signed, squared or one-sided distances, the bias per key, a mask in it, heads on the last axis.
+    # Catches a wrong sign, signed, squared or one-sided distances, the bias per key, a causal mask in it, heads last.
     with check.criterion("as many queries as keys", 1.5, golden=True):
         for n_heads, n in ((4, 4), (8, 7), (2, 12)):
             same(n_heads, n)
-        same(16, 1, hint=ONE_QUERY)  # sizes that are not asked again: of what is kept for them REMEMBERED tells
-    # Queries counted from position 0, n_keys ignored, rows and columns exchanged, a bias kept for another length.
+        same(16, 1, hint=ONE_QUERY)  # sizes used only here: caching is left to REMEMBERED
+    # Catches queries counted from position 0, n_keys ignored, rows and columns swapped, a bias cached for another n.
     with check.criterion("fewer queries than keys: the last positions", 1.5, golden=True):
         for arguments in ((4, 1, 4), (4, 3, 4), (2, 5, 9), (8, 1, 30)):
             same(*arguments, hint=ONE_STEP)
         same(8, 1, 31, hint=REMEMBERED)
         same(2, 2, 2051, hint=MANY_KEYS)  # no half precision can hold 2,049; some right answers build the whole square
-    # Slopes that are right for powers of two alone.
+    # Catches slopes that are right for powers of two only.
     with check.criterion("other numbers of heads", 0.5, golden=True):
         same(1, 3)
         for n_heads, n in ((12, 6), (3, 5)):
             same(n_heads, n, hint=OTHER_COUNTS)
-    # A float64 result, a kept bias that the caller may write to.
+    # Catches a float64 result, and a cached bias that the caller can overwrite.
     with check.criterion("float32, a new tensor on each call", 0.5):
         check.has_dtype(calling(4, 5), torch.float32, "alibi_bias(4, 5)")
         check.has_dtype(calling(12, 1, 5), torch.float32, "alibi_bias(12, 1, 5)")
@@ -197,10 +197,10 @@ LONG = "Long texts go wrong. (The two are computed in float64, and the largest d
 
 
 def one_sided(check: Check, n: int) -> Iterator[tuple[torch.Tensor, float]]:
-    """Scores and a slope with which one weight differs by 1e-4 or more, all others by less than 4e-6 and the other way."""
+    """Yield scores and a slope: one weight differs by 1e-4 or more, all others by less than 4e-6 the other way."""
     itself = torch.eye(n, dtype=torch.bool, device=check.device)
     one_falls = torch.full((1, 1, n, n), -1e4, device=check.device).masked_fill(itself, 0.0)
-    one_falls[..., 0, :], one_falls[..., 0, 0] = 0.0, math.log(n)  # query 0 sees all keys, any other itself
+    one_falls[..., 0, :], one_falls[..., 0, 0] = 0.0, math.log(n)  # query 0 sees all keys, the others only themselves
     yield one_falls, 4e-6
     one_rises = torch.zeros(1, 1, 2, n, device=check.device)
     one_rises[..., -1] = math.log(n)
@@ -217,26 +217,26 @@ def _a_bool(call: str) -> Callable[[Any], Fault | None]:
 
 
 FOUR_SLOPES = [0.5, 0.25, 0.125, 0.0625]
-Case = tuple[torch.Tensor, list[float], bool, str, Hint | str]  # scores, slopes, causal; words for the slopes; a hint
+Case = tuple[torch.Tensor, list[float], bool, str, Hint | str]  # scores, slopes, causal, the slopes in words, a hint
 
 
 @exercise(WEEK, "per_key_bias_is_equivalent")
 def per_key_bias_is_equivalent(check: Check) -> None:
-    """In the first block the two softmaxes differ by less than 1e-12 or by more than 1e-3: 1e-5 is never near."""
-    # Both answers occur in every golden block, with and without the mask: no constant and no `causal` passes.
-    # `causal` returned, or always True; the mask on one side or on none, biases compared, the first queries.
+    """In the first block the two softmaxes differ by less than 1e-12 or by more than 1e-3, far from 1e-5 either way."""
+    # Every golden block has both answers, and both without the mask, so returning a constant or `causal` fails.
+    # Catches `causal` or True returned, a mask on one side or none, biases compared, queries counted from position 0.
     with check.criterion("with a mask and without, one query, zero slopes", 1.25, golden=True):
         clear_cases(check)
-    # float32, the mean in place of the largest difference, no absolute value, a relative tolerance, exp that overflows.
+    # Catches float32, a mean instead of the largest difference, a missing abs(), a relative tolerance, exp overflowing.
     with check.criterion(
         "the largest difference of all: in float64, whatever its sign, at most 1e-5", 0.5, golden=True
     ):
         close_cases(check)
-    # A tensor returned, scores or slopes written to.
+    # Catches a tensor result, and scores or slopes changed in place.
     with check.criterion("a Python bool, arguments left alone", 0.125):
         equivalence_manners(check)
 
-    # Positions or a mask made on the CPU.
+    # Catches positions or a mask created on the CPU.
     with check.follows_device(0.125):
         scores, two = check.randn(1, 2, 3, 4), torch.tensor([0.5, 0.25], device=check.device)
         call = "per_key_bias_is_equivalent(scores (1, 2, 3, 4), slopes [0.5, 0.25], causal=True)"
@@ -258,7 +258,7 @@ def clear_cases(check: Check) -> None:
     slopes = FOUR_SLOPES
     square = check.randn(4, 4, 4, 4)
     behind = torch.ones(5, 5, device=check.device).triu(1)
-    but_one = behind.repeat(3, 1, 1, 1)  # of the texts the one between differs, and in it all rows but the first
+    but_one = behind.repeat(3, 1, 1, 1)  # only text 1 sees later keys, in all rows but its first
     but_one[1, :, 1:] = 0
     after = "four slopes, keys after the query at"
     answers_agree(
@@ -278,7 +278,7 @@ def clear_cases(check: Check) -> None:
 
 
 def close_cases(check: Check) -> None:
-    high = torch.zeros(1, 1, 2, 3000, device=check.device)  # halves of whole numbers: exact in float32, too
+    high = torch.zeros(1, 1, 2, 3000, device=check.device)  # biases are multiples of 0.5: exact even in float32
     # float32 numbers near 0.37 * 12,000 are 5e-4 apart. In the second case one row of six differs, so that the
     # mean over 72,000 weights is below 1e-5.
     long = check.randn(1, 3, 2, 12_000)
@@ -289,7 +289,7 @@ def close_cases(check: Check) -> None:
             (long, [0.37] * 3, True, "slopes 0.37", LONG),
             (long, [0.37, 0.0, 0.0], False, "one slope not zero", LONG),
             (long[:, :, 1:], [0.37] * 3, False, "slopes 0.37", LONG),
-            # Two keys of equal weight, one of them behind the query: the weights differ by half the slope.
+            # Two keys of equal weight, one of them after the query: the weights differ by half the slope.
             (torch.zeros(1, 1, 2, 2, device=check.device), [1.4e-5], False, "slope 1.4e-5", SMALL),
             (torch.zeros(1, 1, 2, 2, device=check.device), [3.6e-5], False, "slope 3.6e-5", SMALL),
             (torch.zeros(1, 1, 2, 2, device=check.device), [2.5e-5], False, "slope 2.5e-5", RELATIVE),
@@ -304,7 +304,7 @@ def equivalence_manners(check: Check) -> None:
     wide = given.double()
 
     def on_double(slope: torch.Tensor, causal: bool) -> Probe:
-        """In float64, where `.double()` of an argument is that argument."""
+        """A call in float64, where `.double()` returns its argument itself."""
         return lambda f: f(double, slope, causal)
 
     for slope, causal, words in ((given, True, "four slopes"), (wide, False, "four float64 slopes")):
@@ -328,9 +328,9 @@ def equivalence_manners(check: Check) -> None:
 # float32 attention of scores of order 2 is off by 1e-5; the mistakes of the bank move some output by more than 0.02.
 ATTENDED = Tolerance(rtol=0, atol=1e-3)
 EXACTLY = Tolerance(rtol=0, atol=1e-5)  # float64 with slopes and bias in float32, as the functions return them
-SAME = Tolerance(rtol=0, atol=1e-4)  # a module's own answers to one question; a rounded bias moves some by 1e-3
-# All of the module in half precision on up to 290 tokens: measured over 30 seeds and nine ways to write attention, right
-# modules differ by at most 0.08 and 0.007; positions counted in bfloat16 move some output by 0.25 or more (300 seeds).
+SAME = Tolerance(rtol=0, atol=1e-4)  # two answers of one module to one question; a rounded bias moves some by 1e-3
+# The whole module in half precision on up to 290 tokens: over 30 seeds and nine ways to write attention, right modules
+# differed by at most 0.08 and 0.007; positions counted in bfloat16 move some output by 0.25 or more (300 seeds).
 ATTENDED_HALF = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
 
 SYMMETRIC = (
@@ -382,7 +382,7 @@ HALF = (
 
 
 def attended_by_turns(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
-    """What a module gives for x without the mask, and with it again, when it has seen x with the mask before."""
+    """The outputs for x without the mask and with it again, of a module that has seen x with the mask before."""
 
     def probe(cls: Any) -> dict[str, torch.Tensor]:
         module = built(cls, weights, n_heads)
@@ -393,8 +393,8 @@ def attended_by_turns(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
 
 
 def changed_by_half(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
-    """What a call in bfloat16 changes in the float32 output for x. What the conversion itself rounds, weights and buffers, is
-    rounded in both."""
+    """The change that a call in bfloat16 makes to the float32 output for x. The conversion has rounded the weights and
+    buffers of both outputs."""
 
     def probe(cls: Any) -> torch.Tensor:
         outputs = []
@@ -411,7 +411,7 @@ def changed_by_half(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
 
 
 def weight_gradients(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
-    """The gradient of each projection's weights by name, in whatever order the module defines them; zeros for none."""
+    """The gradient of each projection's weights by name, whatever order the module defines them in; zeros for none."""
 
     def probe(cls: Any) -> dict[str, torch.Tensor]:
         module = built(cls, weights, n_heads)
@@ -425,7 +425,7 @@ def weight_gradients(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
 
 
 def states_after_a_call(x: torch.Tensor, *sizes: int) -> Probe:
-    """The shapes in the state_dict of a new module that was called once. What else the call may do is no matter here."""
+    """The shapes in the state_dict of a new module after one call. Errors of the call do not matter here."""
 
     def probe(cls: Any) -> dict[str, tuple[int, ...]]:
         module = cls(*sizes)
@@ -444,35 +444,35 @@ LONG_TEXT = Hint("Short texts are right, one of 1,030 tokens is not. (Texts may 
 @exercise(WEEK, "ALiBiMultiHeadAttention")
 def ALiBiMultiHeadAttention(check: Check) -> None:
     name = "ALiBiMultiHeadAttention"
-    # What needs two things is asked only where both are right by themselves: a mistake is paid for once.
-    # A bias left out, scaled, after the softmax or of another head; no mask or a strict one; tokens and heads mixed up.
+    # A check that combines two things runs only where each is right by itself: a mistake costs points once.
+    # Catches a bias missing, scaled, after the softmax or of another head; no or a strict mask; tokens and heads mixed.
     with check.criterion("with the causal mask", 1.5, golden=True):
         causal_attention(check, name)
         causal_right = check.reached()
-    # is_causal=False ignored, keys after the query with no or a positive bias, a bias kept together with its mask.
+    # Catches is_causal=False ignored, no or a positive bias after the query, a bias cached together with its mask.
     with check.criterion("without the mask: the symmetric bias", 1, golden=True):
         open_attention(check, name, causal_right)
         open_right = check.reached()
-    # Slopes that are right for powers of two alone.
+    # Catches slopes that are right for powers of two only.
     with check.criterion("other numbers of heads", 0.5, golden=True):
         other_head_counts(check, name, open_right)
-    # Positions counted in half precision, a bias that is not cast, -1e9 for -inf, what is kept from another dtype.
+    # Catches positions counted in half precision, a bias not cast, -1e9 for -inf, values cached in another dtype.
     with check.criterion("float64, bfloat16 and float16", 1, golden=True):
         weights, x = attention_dtypes(check, name)
         open_dtypes(check, name, weights, x, open_right)
         conversions(check, name, weights, x)
         scores_far_below(check, name)
-    # Biases, or a table in the state_dict, also one that a call puts there.
+    # Catches biases, and a table in the state_dict, even if a call puts it there.
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
         x = check.randn(1, 3, 12)
         call = f"{name}(12, 2).state_dict(), after a call with x {tuple(x.shape)}"
         check.agrees(states_after_a_call(x, 12, 2), call, hint=FOUR_WEIGHTS)
-    # Gradients cut off, be it for some weights or after .eval() alone; sizes that are floored.
+    # Catches gradients cut off, even if only for some weights or after .eval(), and indivisible sizes accepted.
     with check.criterion("passes gradients, refuses sizes that do not fit", 0.25):
         attention_gradients(check, name, causal_right)
         check.raises(making(10, 4, then=check.randn(1, 2, 10)), ValueError, f"{name}(10, 4)")
 
-    # Positions, slopes or a mask made on the CPU.
+    # Catches positions, slopes or a mask created on the CPU.
     with check.follows_device(0.25):
         x = check.randn(2, 5, 16)
         check.follows(made_there((16, 2), x), f"{name}(16, 2)(x (2, 5, 16))")
@@ -497,7 +497,7 @@ def causal_attention(check: Check, name: str) -> None:
             ATTENDED,
             LENGTHS,
         )
-    # A table of 1,024 positions would do for less.
+    # A table of 1,024 positions would pass with a shorter text.
     weights, x = weights_and_text(check, 1, 1030, 4)
     check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
 
@@ -530,8 +530,8 @@ def other_head_counts(check: Check, name: str, open_right: Gate) -> None:
 
 
 def attention_dtypes(check: Check, name: str) -> tuple[dict, torch.Tensor]:
-    """Gives back the weights, and a text of 290 tokens: bfloat16 cannot count that far. The others can, and a short text costs
-    a fiftieth."""
+    """Return the weights and a text of 290 tokens: bfloat16 cannot count that far. The other dtypes can, so they get a
+    short text, which costs a fiftieth."""
     weights, x = weights_and_text(check, 1, 290, 32)
     pair = check.randn(2, 12, 32)
     check.agrees(attended(weights, 8, pair), f"{name}(32, 8)(x {tuple(pair.shape)})", ATTENDED)
@@ -569,7 +569,7 @@ def conversions(check: Check, name: str, weights: dict, x: torch.Tensor) -> None
         ATTENDED_HALF[torch.bfloat16],
         CONVERTED,
     )
-    # with 16 heads bfloat16 rounds the bias of a short text, too
+    # with 16 heads bfloat16 rounds the bias even of a short text
     check.agrees(
         changed_by_half(weights, 16, x[:, :40]),
         f"what a call in bfloat16 changes in {name}(32, 16)(x {tuple(x[:, :40].shape)})",
@@ -579,7 +579,7 @@ def conversions(check: Check, name: str, weights: dict, x: torch.Tensor) -> None
 
 
 def scores_far_below(check: Check, name: str) -> None:
-    """The mask is -inf: in float16 no large number can stand for it, and here the scores are as low as that."""
+    """Check that the mask is -inf: float16 holds no number low enough, and here scores are as low as such numbers."""
     weights, x = rising_scores(check, 2, 4, 32, n_heads=2)
     low = attended(weights, 2, x.double(), is_causal=True)
     check.agrees(
@@ -593,7 +593,7 @@ def scores_far_below(check: Check, name: str) -> None:
 def attention_gradients(check: Check, name: str, causal_right: Gate) -> None:
     weights, x = weights_and_text(check, 2, 4, 12)
     call = f"{name}(12, 2)(x {tuple(x.shape)})"
-    # products with one more matrix than the outputs, of the same order
+    # gradients are products with one more matrix than the outputs, of the same order
     check.agrees(attended(weights, 2, x, differentiate=True), f"the gradient of {call}", ATTENDED, CUT)
     with causal_right:
         check.agrees(
@@ -614,7 +614,7 @@ WHOLE_NUMBER = Hint("The window must be a Python int.", lambda got, expected: ty
 
 @exercise(WEEK, "effective_window")
 def effective_window(check: Check) -> None:
-    # No quotient -ln(tol) / slope is nearer to a whole number than 0.0002, so the rounding of floats decides nothing.
+    # Every quotient -ln(tol) / slope is at least 0.0002 from a whole number, so rounding of floats decides nothing.
     def reaches(*cases: tuple[float, ...]) -> None:
         with check.every():
             for arguments in cases:
@@ -624,13 +624,13 @@ def effective_window(check: Check) -> None:
                     Tolerance(rtol=0, atol=1e-6),
                 )
 
-    # Rounded down or to the nearest, another logarithm, times the slope, no minus sign, the half-life.
+    # Catches rounding down or to nearest, a wrong logarithm, a product with the slope, a missing minus, the half-life.
     with check.criterion("windows at the default tolerance", 1, golden=True):
         reaches(*((slope,) for slope in (0.5, 2.0**-8, 0.3, 7.0, 0.65, 0.04, 0.2298, 0.575625, 0.0001)))
-    # 0.01 written as a number.
+    # Catches a hard-coded tolerance of 0.01.
     with check.criterion("other tolerances", 0.5, golden=True):
         reaches((0.05, 0.2), (1.7, 0.5), (2.0**-8, 0.9), (0.5, 1e-30))
-    # A float or a tensor returned, ints or 0-d tensors refused, a tol of 1 not foreseen.
+    # Catches a float or tensor result, ints or 0-d tensors refused, tol 1 not handled.
     with check.criterion("a Python int, also from ints and 0-d tensors; tol 1", 0.5):
         check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)
         for numbers in ((0.3, 1.0), (2, 1), (1, 0.3)):

@@ -1,9 +1,9 @@
 """Hidden tests of week 5, extrapolation.
 
-Most functions here take numbers and return a number, so inputs are fixed where a corner matters (rounding, clamping)
-and drawn where they need not be. `loss_by_length` gets a real module: it is made in the sandbox by the notebook's
-locked cell, from weights that are drawn here, and looked at by that cell's `observe`; the expected losses come from
-the same model on this side (probe_model.py).
+Most functions here take numbers and return a number, so inputs are fixed where a corner case matters (rounding,
+clamping) and drawn elsewhere. `loss_by_length` gets a real module: the notebook's locked cell makes it in the sandbox
+from weights drawn here, and that cell's `observe` inspects it; the expected losses come from the same model on this
+side (probe_model.py).
 """
 
 import math
@@ -34,8 +34,8 @@ WEEK = "week5_extrapolation"
 
 FIVE_DIGITS = Tolerance(rtol=1e-4, atol=0)  # the outline's tolerance for the new base
 EXACT = Tolerance(rtol=0, atol=0)  # counts
-# A number computed in float64 or in float32 (exponents of 1.03 are then off by 1e-7, a base of 1e4 by 1e-6 relative).
-# The mildest mistake of the bank moves the value by more than 1e-2 of it.
+# Numbers may be computed in float64 or float32 (exponents of 1.03 are then off by 1e-7, a base of 1e4 by a relative
+# 1e-6). The bank's mildest mistake moves the value by a relative 1e-2 or more.
 RELATIVE = Tolerance(rtol=1e-4, atol=0)
 
 
@@ -45,20 +45,20 @@ UNTURNED = {
     "turns_first": 4096 / (2 * math.pi),
     "turns_last": 4096 / (2 * math.pi) * 10000 ** (-126 / 128),
     "boundary": 64 * math.log(4096 / (2 * math.pi)) / math.log(10000),
-    "complete": 46.0,  # floats: 46.0 is as good as 46
+    "complete": 46.0,  # floats: 46.0 and 46 are both right
     "never": 18.0,
 }
 
 
 @exercise(WEEK, "unturned_pairs", reference=UNTURNED)
 def unturned_pairs(check: Check) -> None:
-    # 2 pi left out, first and last exchanged, wavelengths, degrees, 64 taken for the last pair.
+    # Catches a missing 2 pi, first and last swapped, wavelengths, degrees, 64 taken as the number of the last pair.
     with check.criterion("turns of the first and of the last pair", 1, golden=True):
         check.entries("turns_first", "turns_last", tolerance=FOUR_DIGITS)
-    # 2 pi left out, or channels counted: d in front in place of d/2.
+    # Catches a missing 2 pi, and channels counted instead of pairs: d in front instead of d/2.
     with check.criterion("where a turn takes exactly the training length", 1, golden=True):
         check.entries("boundary", tolerance=FOUR_DIGITS)
-    # High and low exchanged, pairs counted from 1, channels in place of pairs.
+    # Catches the two counts swapped, pairs counted from 1, channels instead of pairs.
     with check.criterion("how many pairs complete a turn, how many never do", 1, golden=True):
         check.entries("complete", "never", tolerance=EXACT)
 
@@ -69,10 +69,10 @@ def unturned_pairs(check: Check) -> None:
     reference={"new_base": reference.ntk_base(10000.0, 4.0, 64), "first_pair_ratio": 1.0, "last_pair_ratio": 0.25},
 )
 def ntk_by_hand(check: Check) -> None:
-    # The exponent left out, upside down or on base * scale, the scale applied twice.
+    # Catches an exponent that is missing, inverted or on base * scale, and a scale applied twice.
     with check.criterion("the new base, to five digits", 0.5, golden=True):
         check.entries("new_base", tolerance=FIVE_DIGITS)
-    # All pairs slowed down, first and last exchanged, a ratio that is upside down or that of the bases.
+    # Catches all pairs slowed down, first and last swapped, an inverted ratio, the ratio of the bases.
     with check.criterion("what happens to the first and to the last pair", 0.5, golden=True):
         check.entries("first_pair_ratio", "last_pair_ratio", tolerance=FOUR_DIGITS)
 
@@ -88,10 +88,10 @@ def ntk_by_hand(check: Check) -> None:
     },
 )
 def yarn_by_hand(check: Check) -> None:
-    # Ends not rounded or rounded inwards, betas exchanged, the new length, 2 pi left out, channels in place of pairs.
+    # Catches ends unrounded or rounded inwards, betas swapped, the new length, a missing 2 pi, channels for pairs.
     with check.criterion("the ends of the ramp", 0.5, golden=True):
         check.entries("low", "high", tolerance=EXACT)
-    # The square for the factor, the factor itself or its double for the square, another logarithm.
+    # Catches the square given for the factor, the factor or its double given for the square, a wrong logarithm.
     with check.criterion("the factor on cosine and sine, and on a logit", 0.5, golden=True):
         check.entries("temperature", "logit_factor", tolerance=FOUR_DIGITS)
 
@@ -138,7 +138,7 @@ def position_interpolation(check: Check) -> None:
     steps = torch.arange(12, device=check.device)
     # a product with 1/scale rounds once more than a quotient: 1e-7 relative in float32
     near = Tolerance(rtol=1e-5, atol=1e-6)
-    # A product, whole-number division, far positions cut off, positions rescaled by their largest or by their number.
+    # Catches a product, integer division, far positions cut off, positions rescaled by their maximum or their number.
     with check.criterion("values for integer positions", 1, golden=True):
         check.agrees(calling(4 * steps, 4.0), f"{name}(0, 4, 8, ..., 4.0)", near)
         check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", near, WHOLE)
@@ -146,7 +146,7 @@ def position_interpolation(check: Check) -> None:
         check.agrees(calling(far, 3.0), f"{name}(integers up to 60,000 of shape (3, 7), 3.0)", near, WHOLE)
         check.agrees(calling(steps, 2.5), f"{name}(0..11, 2.5)", near, FRACTIONAL_SCALE)
         check.agrees(calling(steps[7], 4.0), f"{name}(7 of shape (), 4.0)", near, ANY_SHAPE)
-    # One dtype whatever is given, float64 rounded on the way, what is right for positions from 0 upwards alone.
+    # Catches one dtype for every input, float64 rounded on the way, code that is right only for positions from 0 up.
     with check.criterion("floating positions, dtypes, negative positions", 0.75, golden=True):
         exact = Tolerance(1e-5, 1e-6, exact_dtype=True)
         check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", exact, DTYPE)
@@ -155,28 +155,28 @@ def position_interpolation(check: Check) -> None:
         check.agrees(calling(steps.to(torch.uint8), 1.0), f"{name}(uint8 0..11, 1.0)", exact, DTYPE)
         given = torch.tensor([0.5, -3.0, 100.25, 7.0], device=check.device)
         check.agrees(calling(given, 0.5), f"{name}(floats, some negative, 0.5)", near)
-        wide = check.randn(6, dtype=torch.float64)  # thirds of these are not what float32 gives
+        wide = check.randn(6, dtype=torch.float64)  # float32 rounds thirds of these
         twelve = Tolerance(1e-12, 1e-12, exact_dtype=True)
         check.agrees(calling(wide, 3.0), f"{name}(float64 positions, 3.0)", twelve, DIGITS)
-        rounded = Tolerance(1e-2, 1e-6, exact_dtype=True)  # once or, as product with 1/scale, three times
+        rounded = Tolerance(1e-2, 1e-6, exact_dtype=True)  # rounded once, or three times as a product with 1/scale
         check.agrees(calling(given.half(), 4.0), f"{name}(float16 positions, 4.0)", rounded, DTYPE)
-    # Gradients cut off, positions divided in place, or handed back where the scale is 1.
+    # Catches gradients cut off, positions divided in place, and positions themselves returned for scale 1.
     with check.criterion("returns a new tensor, leaves its argument alone and passes gradients", 0.125):
         given = check.randn(6)
-        check.keeps(lambda f, given: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: it spoils the gradient
+        check.keeps(lambda f, given: f(given, 4.0), f"{name}(floats, 4.0)", given)  # first: a write spoils the gradient
         check.agrees(differentiating(given, 4.0), f"the gradient of {name}(floats, 4.0)", near)
         check.agrees(calling(given, 1.0), f"{name}(floats, 1.0)", near)
         check.agrees(differentiating(given, 1.0), f"the gradient of {name}(floats, 1.0)", near, COPY_CUT)
         check.returns_new(f"{name}(floats, 1.0)", given, 1.0, tolerance=near)
 
-    # A result made anew on the CPU, positions that go through a list or NumPy.
+    # Catches a result created on the CPU, and positions that go through a list or NumPy.
     with check.follows_device(0.125):
         positions = torch.arange(5, device=check.device)
         check.follows(calling(positions, 4.0), "position_interpolation(positions 0..4, 4.0)")
 
 
 def is_float(call: str) -> Callable[[Any], Fault | None]:
-    """What is wrong with a value that is no Python float."""
+    """Return a judge that accepts only a Python float."""
 
     def judge(got: Any) -> Fault | None:
         if isinstance(got, float):
@@ -199,17 +199,17 @@ def ntk_base(check: Check) -> None:
         check.agrees(calling(base, scale, head_dim), f"ntk_base({base:g}, {scale:g}, {head_dim})", RELATIVE, hint)
 
     # Small dimensions first: there d/(d-2) is far from 1 and the mistakes are large.
-    # The exponent left out, upside down, of pairs or on base * scale; the scale applied twice or divided by.
+    # Catches an exponent missing, inverted, of pairs or on base * scale; a scale applied twice or divided by.
     with check.criterion("base 10,000", 2, golden=True):
         for scale, head_dim in ((2.0, 4), (4.0, 8), (16.0, 128), (3.5, 32)):
             at(10000.0, scale, head_dim)
-    # 10,000 written as a number, scales below 1 lifted to 1, a new base that is rounded.
+    # Catches a hard-coded base of 10,000, scales below 1 raised to 1, a rounded result.
     with check.criterion("other bases, and scales that are not above 1", 0.75, golden=True):
         at(500.0, 4.0, 6)
         for scale, head_dim in ((64.0, 4), (1.0, 16), (0.5, 8)):
             at(10000.0, scale, head_dim)
         at(7.5, 0.5, 8, ROUNDED)  # gives 2.976
-    # A tensor or an int returned.
+    # Catches a tensor or an int as the result.
     with check.criterion("a Python float", 0.25):
         for scale, head_dim in ((4.0, 8), (1.0, 16)):
             words = f"ntk_base(10000, {scale:g}, {head_dim})"
@@ -233,16 +233,16 @@ def dynamic_ntk_base(check: Check) -> None:
         check.agrees(probe, call, RELATIVE, hint)
         return probe, call
 
-    # The scale alone or no scale, - (scale - 1) left out or without its brackets, no exponent, whole-number division.
+    # Catches the scale alone or missing, - (scale - 1) missing or without brackets, no exponent, integer division.
     with check.criterion("beyond the training length", 1.25, golden=True):
         at(2.0, 8, 250, 100)
         at(1.0, 8, 200, 64)
         at(8.0, 128, 5000, 4096)
         at(2.0, 8, 300, 100, base=500.0)
         at(2.5, 8, 192, 64)
-    # The formula up to the training length too, an upper limit, the longest length so far kept, a tensor returned.
+    # Catches the formula used up to the training length, an upper limit, a remembered longest length, a tensor result.
     with check.criterion("one token and 64 times beyond it; unchanged up to it, whatever came before", 0.75):
-        # Each hint names what its call alone shows: none of these follows another length of the same text and scale.
+        # Each hint but STATE concerns its call alone: no such call repeats a scale and original_len with a new length.
         beyond = at(8.0, 128, 2049, 2048, hint=JUST_BEYOND)
         at(2.0, 8, 65_536, 1024, hint=FAR_BEYOND)
         for scale, seq_len in ((4.0, 64), (3.0, 63), (8.0, 1)):
@@ -253,7 +253,7 @@ def dynamic_ntk_base(check: Check) -> None:
         at(4.0, 8, 200, 64, hint=STATE)
         at(4.0, 8, 64, 64, hint=STATE)
         at(8.0, 128, 2049, 2048, hint=STATE)
-        at(2.0, 16, 300, 100, base=500.0, hint=STATE)  # other than (2, 8, 300, 100) with base 500, asked above
+        at(2.0, 16, 300, 100, base=500.0, hint=STATE)  # differs from (2, 8, 300, 100) with base 500, asked above
         at(2.0, 8, 300, 150, base=500.0, hint=STATE)
         at(2.0, 8, 90, 64, base=2.5, hint=ROUNDED)
         for probe, call in (beyond, below):
@@ -282,7 +282,7 @@ REMEMBERED = (
 
 @exercise(WEEK, "yarn_frequencies")
 def yarn_frequencies(check: Check) -> None:
-    # Relative, since the last speed may be 1e-6; float32 throughout is off by some 1e-6, a base of 10,001 by 1e-4.
+    # Relative, since the last frequency may be 1e-6; float32 throughout is off by about 1e-6, a base of 10,001 by 1e-4.
     # Neighbouring ramps differ by 1e-2.
     tolerance = Tolerance(rtol=2e-5, atol=0)
 
@@ -295,22 +295,22 @@ def yarn_frequencies(check: Check) -> None:
             hint,
         )
 
-    # A ramp reversed, over channels or turns, or with other ends; slow pairs changed in another way, or all of them.
+    # Catches a ramp reversed, over channels or turns, or with wrong ends; slow pairs changed wrongly, or all pairs.
     with check.criterion("values for usual sizes", 2, golden=True):
         at(128, 4.0, 4096)
         at(32, 2.5, 1000)
         at(96, 4.0, 4096)
         at(128, 4.0, 11_350)
-    # Ends that are not clamped, high clamped to the last pair, a division by zero where they are equal.
+    # Catches ends that are not clamped, high clamped to the last pair, a division by zero where the ends are equal.
     with check.criterion("low clamped at 0, high at head_dim - 1, low equal to high", 0.75, golden=True):
         at(16, 4.0, 64, CLAMPED)
-        # Sizes that the visible check has not asked for with another base: a memory would be taken for a wrong ramp.
+        # The visible check has not asked these sizes with another base: no cached result can look like a wrong ramp.
         at(14, 4.0, 100_000, CLAMPED, base=100.0, beta_fast=1000.0)
         at(16, 4.0, 4, EQUAL)
         at(4, 4.0, 676, EQUAL_AT_THE_END, base=2.0)
-    # 10,000, 32 or 1 written as a number, in the ramp or in the frequencies; a ramp kept by the sizes alone.
+    # Catches a hard-coded 10,000, 32 or 1, in the ramp or in the frequencies, and a ramp cached by the sizes alone.
     with check.criterion("other base and betas, scale 1", 0.75, golden=True):
-        # First for sizes that were not asked for before, so that an argument written out is not taken for a memory.
+        # New sizes come first, so that a hard-coded argument is not mistaken for a cached result.
         at(80, 3.0, 2048, base=500_000.0)
         at(112, 3.0, 2048, beta_fast=16.0, beta_slow=2.0)
         at(64, 4.0, 4096)
@@ -320,7 +320,7 @@ def yarn_frequencies(check: Check) -> None:
         at(64, 4.0, 4096, REMEMBERED, beta_fast=16.0)
         at(64, 4.0, 4096, beta_slow=1.5, beta_fast=2.5)  # betas of 1 and 2 would move both ends
         at(64, 1.0, 4096)
-    # A float64 result, a kept tensor that the caller may write to, an odd head_dim accepted.
+    # Catches a float64 result, a cached tensor that the caller can overwrite, an odd head_dim accepted.
     with check.criterion("float32, a new tensor on each call; takes any even head_dim, refuses an odd one", 0.5):
         for head_dim, original_len in ((10, 4096), (2, 4096)):  # no end of the ramp is clamped with 10
             at(head_dim, 4.0, original_len)
@@ -338,14 +338,14 @@ NO_LIMIT = "Scales from 1.5 to 8 are right, one of 1000 is not. (Equation (8) ha
 
 @exercise(WEEK, "yarn_temperature")
 def yarn_temperature(check: Check) -> None:
-    # Four digits more than float32 holds would be too much; the square of 1.0693 (scale 2) differs by 0.07.
+    # float32 results are right to 1e-5; the square of 1.0693 (scale 2) differs by 0.07.
     tolerance = Tolerance(rtol=1e-5, atol=0)
-    # The square, the root or the reciprocal, another logarithm, 0.1 or 1 left out or within the wrong brackets.
+    # Catches the square, the root or the reciprocal, a wrong logarithm, 0.1 or 1 missing or in the wrong brackets.
     with check.criterion("scales above 1", 1.5, golden=True):
         for scale in (4.0, 8.0, 1.5):
             check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
         check.agrees(calling(1000.0), "yarn_temperature(1000)", tolerance, NO_LIMIT)
-    # A factor below 1 where nothing is stretched, a tensor or an int returned.
+    # Catches a factor below 1 where nothing is stretched, and a tensor or an int as the result.
     with check.criterion("1 for scales up to 1; a Python float", 0.5):
         probes = {scale: calling(scale) for scale in (4.0, 1.0, 0.5)}
         check.value(probes[4.0], "yarn_temperature(4)")
@@ -372,11 +372,11 @@ OTHER_N0 = Hint(
 
 @exercise(WEEK, "log_n_scale")
 def log_n_scale(check: Check) -> None:
-    # The fraction upside down, a difference, the logarithm of n / n0, no logarithm, YaRN's temperature.
+    # Catches an inverted fraction, a difference, the logarithm of n / n0, no logarithm, YaRN's temperature.
     with check.criterion("more keys than in training", 1.5, golden=True):
         for n, n0 in ((1000, 7), (512, 64), (65, 64)):
             check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE)
-    # A clamp, an exception for one key, a factor kept by n alone, a tensor returned.
+    # Catches a clamp, a special case for one key, a factor cached by n alone, a tensor result.
     with check.criterion("as many or fewer: 1, and below 1", 0.5):
         probes = {}
         for n, n0, hint in (
@@ -409,7 +409,7 @@ ANY_DISTANCE = (
 
 
 def seen(call: Probe) -> Probe:
-    """What ``call`` returns with zeros where the key comes after the query: those entries may hold anything."""
+    """The result of ``call`` with zeros where the key comes after the query: those entries may hold anything."""
 
     def probe(subject: Any) -> Any:
         value = call(subject)
@@ -432,11 +432,11 @@ def clipped_distances(check: Check) -> None:
         words = f"clipped_distances({n_queries}, {n_keys}, {limit}), keys up to the query"
         check.agrees(seen(calling(n_queries, n_keys, limit)), words, EXACT, hint)
 
-    # A wrong sign, positions clipped instead of distances, a limit off by one, keys beyond it dropped or counted anew.
+    # Catches a wrong sign, clipped positions instead of distances, a limit off by one, far keys dropped or restarted.
     with check.criterion("as many queries as keys", 0.5, golden=True):
         for n, limit in ((6, 3), (5, 9), (4, 0)):
             at(n, n, limit)
-    # Rows counted from 0 where the queries are the last of the positions, distances in int8.
+    # Catches queries counted from position 0, and distances in int8.
     with check.criterion("fewer queries than keys: the last positions", 0.5, golden=True):
         for n_queries, n_keys, limit in ((2, 6, 3), (1, 80, 31)):
             at(n_queries, n_keys, limit, ALIGNED)
@@ -453,32 +453,32 @@ def rotary_scores(check: Check) -> None:
         words = f"rotary_scores(q {tuple(q.shape)}, k {tuple(k.shape)}, distances clipped at {limit}"
         return q, k, distances, words
 
-    # No rotation, the wrong direction, the sine's part left out, own distances, a scale, the other layout.
+    # Catches no rotation, the wrong direction, a missing sine term, the true distances, a scale, the other layout.
     with check.criterion("distances clipped at a limit", 1.25, golden=True):
         for shape in ((1, 1, 5, 5, 2, 2), (2, 3, 9, 9, 8, 4), (1, 2, 1, 40, 16, 31)):
             *given, words = drawn(*shape)
             check.agrees(seen(calling(*given)), f"{words})", SCORES)
-    # One row of distances used for all queries, or distances made up from the place in the table.
+    # Catches one row of distances used for all queries, and distances computed from the indices.
     with check.criterion("any distances", 0.25):
         q, k, distances, words = drawn(2, 2, 6, 9, 8, 4)
         others = check.randint(0, 60, tuple(distances.shape))
         check.agrees(
             seen(calling(q, k, others)), words.replace("distances clipped at 4", "others)"), SCORES, ANY_DISTANCE
         )
-    # 10,000 written as a number.
+    # Catches a hard-coded base of 10,000.
     with check.criterion("another base", 0.25):
         q, k, distances, words = drawn(2, 2, 6, 9, 8, 4)
         check.agrees(seen(calling(q, k, distances, base=50.0)), f"{words}, base=50)", SCORES)
-    # A result of another dtype, gradients cut off, an argument changed in place.
+    # Catches a result of another dtype, gradients cut off, an argument changed in place.
     with check.criterion("keeps the dtype and gradients, changes no argument", 0.125):
         q, k, distances, words = drawn(1, 2, 4, 6, 8, 3)
         double = (q.double(), k.double(), distances)
         check.agrees(seen(calling(*double)), f"{words}) in float64", LIKE_QUERIES, DTYPE_OF_QUERIES)
-        check.keeps(lambda f, *given: f(*given), f"{words})", q, k, distances)  # first: it spoils the gradient
+        check.keeps(lambda f, *given: f(*given), f"{words})", q, k, distances)  # first: a write spoils the gradient
         for place, argument in enumerate("qk"):
             check.agrees(_slope(place, q, k, distances), f"the gradient of {words}) for {argument}", SCORES, CUT)
 
-    # Frequencies made on the CPU.
+    # Catches frequencies created on the CPU.
     with check.follows_device(0.125):
         distances = torch.tensor([[1, 0], [2, 1]], device=check.device)
         there = check.randn(1, 2, 2, 8), check.randn(1, 2, 2, 8), distances
@@ -486,7 +486,7 @@ def rotary_scores(check: Check) -> None:
 
 
 def _slope(place: int, *arguments: torch.Tensor) -> Probe:
-    """The gradient with respect to one argument, of the entries that count."""
+    """The gradient of the entries that count with respect to one argument."""
 
     def probe(subject: Any) -> torch.Tensor:
         copies = [argument.detach().clone() for argument in arguments]
@@ -512,8 +512,8 @@ MIXED = (
     (True, True, False, False, True, False, False, True),
     (False, False, True, True, False, False, True, False),
 )
-# Losses of 2 to 4 nats, float32 logits of order 5: right ones differ by 1e-6. Dropout, another window or another target
-# moves the loss by more than 0.01.
+# Losses are 2 to 4 nats, from float32 logits of order 5: right answers differ by 1e-6. Dropout, a wrong window or a
+# wrong target moves the loss by more than 0.01.
 LOSSES = Tolerance(rtol=0, atol=1e-3)
 
 EVAL_MODE = (
@@ -549,7 +549,7 @@ FLOATS = "The losses must be Python floats: use .item() on the mean loss."
 
 @dataclass
 class Measured(Subject):
-    """A `loss_by_length` together with the two helpers that make and observe models where it runs, and the runs so far."""
+    """A `loss_by_length` with the two helpers that make and observe models where it runs, and the runs so far."""
 
     function: Any
     make: Callable = trusted.probe_model
@@ -562,18 +562,18 @@ class Measured(Subject):
 
     def __call__(self, weights: dict, flags: tuple, tokens: torch.Tensor, lengths: list, n_targets: int) -> tuple:
         """The losses, and the model that was measured."""
-        with torch.enable_grad():  # whatever a known mistake does to the gradient mode of this process, it ends here
+        with torch.enable_grad():  # undoes what a known mistake does to this process's gradient mode
             model = self.make(weights, list(flags))
             return self.function(model, tokens, lengths, n_targets), model
 
 
 def _measured(subject: Any) -> Measured:
-    """The reference, or a known mistake, comes without helpers."""
+    """Add the helpers to the reference or a known mistake, which come without them."""
     return subject if isinstance(subject, Measured) else Measured(subject)
 
 
 def losses(*arguments: Any) -> Probe:
-    """The losses, whatever is left behind."""
+    """The losses alone, whatever the call leaves behind."""
     return lambda subject: _measured(subject)(*_fresh(arguments))[0]
 
 
@@ -583,7 +583,7 @@ def _losses_of(*arguments: Any) -> Probe:
 
 
 class Run:
-    """One run on each object, whatever is then looked at: the losses, what they left behind, the model."""
+    """One run per object, whatever is then inspected: the losses, the state left behind, the model."""
 
     def __init__(self, *arguments: Any) -> None:
         self._arguments = arguments
@@ -614,7 +614,7 @@ class SecondRun(Run):
 
 
 class Refusal(Run):
-    """One run that is to be refused: the losses or the error, what was left behind, the model."""
+    """One run that must be refused: the losses or the error, the state left behind, the model."""
 
     def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
         weights, flags, *rest = _fresh(self._arguments)
@@ -625,14 +625,14 @@ class Refusal(Run):
                 outcome = measured.function(model, *rest)
             except Exception as error:
                 if not isinstance(error, StudentError) and type(error).__module__.startswith("autograder."):
-                    raise  # the course's own trouble is not the student's
+                    raise  # an error of the course itself is not the student's
                 outcome = error
             after = measured.observe(model)
-        # where an earlier call has switched gradients off, nothing is seen of this one
+        # if an earlier call has switched gradients off, this call cannot show whether it does
         return outcome, after | {"stays on": after["gradient mode"] or not before["gradient mode"]}, model
 
     def repeated(self, subject: Any) -> Any:
-        """The probe that gives what the run gave, an error as well."""
+        """Return the run's losses again, or raise its error."""
         outcome = self.of(subject)[0]
         if isinstance(outcome, Exception):
             raise outcome
@@ -644,12 +644,12 @@ def left_behind(key: str, run: Run) -> Probe:
 
 
 def other_lengths(run: Run, lengths: list[int]) -> Probe:
-    """What the model has read besides; nothing at all if a copy of it did."""
+    """The other lengths that the model has read; none at all if a copy of it was measured."""
     return lambda subject: [length for length in run.of(subject)[1]["lengths"] if length not in lengths]
 
 
 def still_trained(run: Run) -> Probe:
-    """Which of the model's parameters ask for gradients after the call."""
+    """Whether each of the model's parameters requires gradients after the call."""
     return lambda subject: [parameter.requires_grad for parameter in run.of(subject)[2].parameters()]
 
 
@@ -673,19 +673,19 @@ def _fresh(arguments: tuple) -> list:
 
 @exercise(WEEK, "loss_by_length")
 def _loss_by_length(check: Check) -> None:
-    # Targets not shifted, or at the start; the whole window or one target scored; a sum, bits, a softmax twice.
+    # Catches targets unshifted or at the start, the whole window or one target scored, a sum, bits, a double softmax.
     with check.criterion("the losses, model in eval mode", 1.25, golden=True):
         losses_in_eval_mode(check)
-    # Dropout left on, in all of the model or in parts of it.
+    # Catches dropout left on, in the whole model or in parts of it.
     with check.criterion("the losses, model in train mode", 1, golden=True):
         losses_in_train_mode(check)
-    # All parts left in one mode, the outermost flag restored alone, flags noted at a first call only.
+    # Catches all parts left in one mode, only the outermost flag restored, flags recorded at the first call only.
     with check.criterion("every training flag and weight as it was", 0.75):
         runs = flags_and_weights(check)
-    # Gradients recorded, kept or left switched off, losses that are tensors, the longest window read at every length.
+    # Catches gradients recorded, kept or left switched off, losses as tensors, the longest window read at every length.
     with check.criterion("no gradients recorded or kept, plain floats, arguments left alone", 0.5):
         gradients_and_kinds(check, runs)
-    # Text or n_targets not looked at, a bound that is one off, flags or gradients not restored after a refusal.
+    # Catches text or n_targets unchecked, a bound off by one, flags or gradients not restored after a refusal.
     with check.criterion("refuses a text that is too short and targets that do not fit, and no other", 0.5):
         refusals(check)
 
@@ -704,7 +704,7 @@ def losses_in_eval_mode(check: Check) -> None:
     for batch, n, lengths, n_targets in (
         (3, 25, [8, 16, 24], 6),
         (1, 40, [39, 5], 5),
-        (71, 33, [12], 1),  # texts that fit into no groups of one size
+        (71, 33, [12], 1),  # 71 is prime: no equal batches
     ):
         weights, tokens = model_and_text(check, batch, n)
         probe = losses(weights, EVAL, tokens, lengths, n_targets)
@@ -719,14 +719,14 @@ def losses_in_eval_mode(check: Check) -> None:
 
 
 def losses_in_train_mode(check: Check) -> None:
-    weights, tokens = model_and_text(check, 9, 25)  # texts enough that the tokens before a window count in some
+    weights, tokens = model_and_text(check, 9, 25)  # enough texts that the tokens before a window matter in some
     for flags, words, hint in ((TRAIN, "train mode", EVAL_MODE), (MIXED[1], "mixed modes", MIXED_MODES)):
         probe = losses(weights, flags, tokens, [8, 24], 6)
         check.agrees(probe, shown_call(words, tokens, [8, 24], 6), LOSSES, hint)
 
 
 def flags_and_weights(check: Check) -> list[tuple[Run, str]]:
-    """Gives back the runs, the first one in eval mode, and words for their calls."""
+    """Return the runs, the first one in eval mode, with the descriptions of their calls."""
     weights, tokens = model_and_text(check, 2, 15)
     modes = ((EVAL, "eval mode"), (TRAIN, "train mode"), (MIXED[0], "mixed modes"))
     runs = [(Run(weights, flags, tokens, [6, 12], 4), shown_call(words, tokens, [6, 12], 4)) for flags, words in modes]
@@ -752,14 +752,14 @@ def gradients_and_kinds(check: Check, runs: list[tuple[Run, str]]) -> None:
     check.agrees(kinds_of_losses(run), f"the types of the losses of {shown}", EXACT, FLOATS)
     check.agrees(keys_are_ints(run), f"whether the keys of {shown} are ints", EXACT, KEYS)
     weights, tokens = model_and_text(check, 2, 15)
-    lengths = [12, 6]  # sorted in place they are others
+    lengths = [12, 6]  # sorting in place would change them
     asked = _losses_of(weights, EVAL, tokens, lengths, 4)
     check.unchanged(asked, shown_call("eval mode", tokens, lengths, 4), tokens, lengths)
 
 
 def refusals(check: Check) -> None:
     weights, tokens = model_and_text(check, 2, 9)
-    # Before the refusals: a call that ends well leaves gradients on. The values are compared above.
+    # This comes before the refusals, since a successful call leaves gradients on. The values are compared above.
     accepted = losses(weights, EVAL, tokens, [8], 8)
     shown = f"the number of losses from {shown_call('eval mode', tokens, [8], 8)}"
     check.agrees(lambda subject: len(accepted(subject)), shown, hint=AS_MANY_TARGETS)
@@ -782,5 +782,5 @@ def refusals(check: Check) -> None:
 
 
 def loss_by_length(student: Any, make: Callable = trusted.probe_model, observe: Callable = trusted.observe) -> Any:
-    """The hidden test; ``make`` and ``observe`` are the notebook's own, so that models live where the answer runs."""
+    """Run the hidden test. ``make`` and ``observe`` are the notebook's own, so models live where the answer runs."""
     return _loss_by_length(student if isinstance(student, Absent) else Measured(student, make, observe))

@@ -1,8 +1,8 @@
 """Hidden tests of week 6, relative biases.
 
-Square shapes (batch = heads = seq_len) come first where axes can be mixed up: there such a mistake gives a wrong value,
-which can be named, instead of a shape error. Where the contract says "not looked at", a probe *selects* what counts:
-any value may stand in the rest, infinities too.
+Blocks where axes can be mixed up start with square shapes (batch = heads = seq_len): such a mistake then gives a wrong
+value, which the diagnosis can name, instead of a shape error. Where the contract says "not looked at", a probe
+*selects* the entries that count: the others may hold any value, even infinities.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from autograder.checks.framework import Check, Hint, Probe, calling, differentia
 from autograder.script.compare import CUT, Tolerance, kind, only_where_zero
 
 WEEK = "week6_relative_bias"
-Drawn = tuple[list[Tensor], str]  # inputs, and words for them
+Drawn = tuple[list[Tensor], str]  # inputs, and their description
 Function = Callable[..., Any]
 
 EXACT = Tolerance(rtol=0, atol=0)  # integers, and values that are only moved
@@ -51,13 +51,13 @@ CONVENTIONS = {
 
 @exercise(WEEK, "conventions_by_hand", reference=CONVENTIONS)
 def conventions_by_hand(check: Check) -> None:
-    # Two sides taken for one, or the side ahead counted from the wrong bucket.
+    # Catches two sides treated as one, and the side ahead counted from the wrong bucket.
     with check.criterion("T5's buckets", 1, golden=True):
         check.entries("t5_bi_back", "t5_bi_ahead", "t5_causal_back", tolerance=EXACT)
-    # Clipping forgotten, or key and query exchanged.
+    # Catches missing clipping, and key and query swapped.
     with check.criterion("Shaw's rows", 0.5, golden=True):
         check.entries("shaw_back", "shaw_ahead", tolerance=EXACT)
-    # The offset's sign taken from another method.
+    # Catches the offset's sign taken from another method.
     with check.criterion("Transformer-XL's distance, DeBERTa's rows", 0.5, golden=True):
         check.entries("xl_distance_back", "deberta_back", "deberta_ahead", tolerance=EXACT)
 
@@ -67,13 +67,13 @@ COSTS = {"shaw_layer": 4224.0, "t5_model": 384.0, "xl_layer": 589824.0, "deberta
 
 @exercise(WEEK, "costs_by_hand", reference=COSTS)
 def costs_by_hand(check: Check) -> None:
-    # The value table or one side left out, or a table for each head or layer where they share one.
+    # Catches a missing value table or side, and a table per head or layer where they share one.
     with check.criterion("parameters of Shaw and T5", 1, golden=True):
         check.entries("shaw_layer", "t5_model", tolerance=EXACT)
-    # The projection of one head taken for that of all, or a span that reaches to one side.
+    # Catches one head's projection counted for all heads, and a span that covers one side only.
     with check.criterion("parameters of Transformer-XL and DeBERTa", 0.5, golden=True):
         check.entries("xl_layer", "deberta_table", tolerance=EXACT)
-    # Bytes per number forgotten, or 10^9 for a GiB.
+    # Catches bytes per number left out, and 10^9 for a GiB.
     with check.criterion("the table of vectors per pair, in GiB", 0.5, golden=True):
         check.entries("shaw_gib", tolerance=Tolerance(rtol=1e-3, atol=1e-6))
 
@@ -92,15 +92,15 @@ LAST = "With as many queries as keys all is right, with fewer queries it is not.
 @exercise(WEEK, "relative_positions")
 def relative_positions(check: Check) -> None:
     name = "relative_positions"
-    # Query minus key.
+    # Catches query minus key.
     with check.criterion("as many queries as keys", 0.75, golden=True):
         for n in (4, 7):
             check.agrees(calling(n, n), f"{name}({n}, {n})", EXACT)
-    # Queries counted from position 0.
+    # Catches queries counted from position 0.
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
         for n_queries, n_keys in ((2, 5), (1, 4), (6, 9)):
             check.agrees(calling(n_queries, n_keys), f"{name}({n_queries}, {n_keys})", EXACT, ALIGNED)
-    # Numbers that cannot be an index, a cached matrix that the caller may write to, a bound left out or one too far.
+    # Catches dtypes that cannot index, a cached matrix that the caller can overwrite, a bound missing or off by one.
     with check.criterion("int64, a new tensor on each call; refuses more queries than keys and none at all", 0.5):
         check.has_dtype(calling(4, 4), torch.int64, f"{name}(4, 4)")
         with check.answers(calling(1, 4), f"{name}(1, 4)"):
@@ -111,12 +111,12 @@ def relative_positions(check: Check) -> None:
 
 
 def _seen(shape: torch.Size, device: torch.device | str = "cpu") -> Tensor:
-    """Where the key does not lie after the query, for scores of this shape."""
+    """The mask of the keys that do not come after the query, for scores of this shape."""
     return (reference.relative_positions(shape[-2], shape[-1]) <= 0).to(device)
 
 
 def looked_at(call: Probe) -> Probe:
-    """What `call` returns with zeros wherever the key lies after the query: those entries may hold anything."""
+    """The result of `call` with zeros where the key comes after the query: those entries may hold anything."""
 
     def probe(subject: Any) -> Any:
         value = call(subject)
@@ -128,8 +128,8 @@ def looked_at(call: Probe) -> Probe:
 
 
 def slope(*arguments: Any, at: int, place: int | None = None, keep: Function | None = None) -> Probe:
-    """The gradient with respect to argument number ``at``, of result number ``place`` where there are several, or of what
-    ``keep`` makes of it."""
+    """The gradient with respect to argument number ``at``, of result number ``place`` where there are several, after
+    ``keep`` if given."""
     if keep is None:
         return differentiating(*arguments, at=at, place=place)
 
@@ -173,12 +173,12 @@ OVERFLOW = Hint(
     form=True,
 )
 MASKED_SLOPE = Hint(NO_KEY_SLOPE, lambda got, expected: not bool(got.isfinite().all()), otherwise=CUT)
-LARGE = Tolerance(rtol=0, atol=1e-3)  # scores of some hundreds are rounded to 3e-5
-PARTS = ("out", "weights")  # what is returned
+LARGE = Tolerance(rtol=0, atol=1e-3)  # scores of a few hundred are rounded to 3e-5
+PARTS = ("out", "weights")  # the names of the results
 
 
 def in_float32(check: Check, tensors: list[Tensor], words: str) -> None:
-    """Weights and output, values and dtype."""
+    """Compare values and dtype of the weights and the output."""
     for place, part in ((1, "weights"), (0, "out")):
         probe = result(calling(*tensors), place)
         check.agrees(probe, f"{part} of {words})", CLOSE)
@@ -186,14 +186,14 @@ def in_float32(check: Check, tensors: list[Tensor], words: str) -> None:
 
 
 def gradients(check: Check, letters: tuple[str, ...], tensors: list[Tensor], words: str) -> None:
-    """Of out for each argument, and of the weights."""
+    """Compare the gradients of out for each argument, and of the weights for q."""
     for at, letter in enumerate(letters):
         check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
     check.agrees(slope(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
 
 
 def own_strides(check: Check, drawn: Callable[..., Drawn], sizes: tuple[int, ...], heads: int) -> None:
-    """The first ``heads`` arguments as they come out of a projection."""
+    """Compare out where the first ``heads`` arguments are transposed, as they come out of a projection."""
     tensors, words = drawn(*sizes)
     turned = [as_heads(check, *tensor.shape) if at < heads else tensor for at, tensor in enumerate(tensors)]
     check.agrees(result(calling(*turned), 0), f"out of {words}, not contiguous)", CLOSE, STRIDES)
@@ -205,7 +205,7 @@ def overflowing(check: Check, tensors: list[Tensor], words: str) -> None:
 
 
 def _far_below(check: Check, tensors: list[Tensor], words: str) -> Drawn:
-    """The same arguments, but with keys against queries that are alike."""
+    """Return the same arguments, but with similar queries and with keys that point against them."""
     q, _, *others = tensors
     q = like_queries(q)
     return [q, 0.02 * check.randn(*q.shape) - q, *others], f"{words}, k against q, scores far below 0"
@@ -245,17 +245,17 @@ def _shaw_agrees(
 
 @exercise(WEEK, "shaw_attention")
 def shaw_attention(check: Check) -> None:
-    # A key table left out, not scaled or read by another offset. Nothing is clipped: that costs its own criterion.
+    # Catches a key table missing, unscaled or read by another offset. Nothing is clipped: that has its own criterion.
     with check.criterion("the weights: score q.(k + rel_k)/sqrt(head_dim)", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6)):
             _shaw_agrees(check, *_shaw(check, *sizes), part="weights")
-    # The value table left out, or the key table used for it.
+    # Catches a missing value table, and the key table used in its place.
     with check.criterion("out: the values and their own table", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6)):
             tensors, words = _shaw(check, *sizes)
             _shaw_agrees(check, tensors, words, part="weights")
             _shaw_agrees(check, tensors, words, VALUES)
-    # Offsets that wrap round or are left out in place of being clipped.
+    # Catches offsets that wrap around or are dropped instead of clipped.
     with check.criterion("offsets beyond clip, clip 0", 0.75, golden=True):
         for sizes, hint in (
             ((2, 2, 9, 9, 4, 4, 2), CLIPPED),
@@ -263,18 +263,18 @@ def shaw_attention(check: Check) -> None:
             ((2, 2, 4, 4, 4, 5, 0), ONE_ROW),
         ):
             _shaw_agrees(check, *_shaw(check, *sizes), hint)
-    # Queries counted from position 0.
+    # Catches queries counted from position 0.
     with check.criterion("fewer queries than keys", 0.5, golden=True):
         for sizes in ((2, 3, 3, 7, 8, 6, 9), (1, 2, 1, 6, 4, 4, 7)):
             _shaw_agrees(check, *_shaw(check, *sizes), LAST)
-    # A mask after the softmax, inverted, of one shape alone, or rows without a key that give NaN or a mean.
+    # Catches a mask after the softmax, inverted or of one shape only, and NaN or a mean in rows without a key.
     with check.criterion("masks, and rows that may attend to nothing", 0.5):
         _shaw_masks(check)
-    # Gradients cut off, a dtype forced, an argument written to, exp of a large score.
+    # Catches gradients cut off, a hard-coded dtype, an argument changed in place, exp of large scores.
     with check.criterion("float64, gradients, arguments left alone", 0.125):
         _shaw_form(check)
 
-    # A row of offsets made on the CPU.
+    # Catches a row of offsets created on the CPU.
     with check.follows_device(0.125):
         heads = [check.randn(2, 2, n, width) for n, width in ((3, 8), (5, 8), (5, 6))]
         tables = check.randn(7, 8), check.randn(7, 6)
@@ -351,15 +351,15 @@ def rel_shift(check: Check) -> None:
             hint,
         )
 
-    # The wrong column padded or the wrong row dropped.
+    # Catches the wrong column padded, and the wrong row dropped.
     with check.criterion("as many queries as keys", 1.25, golden=True):
         for shape in ((4, 4, 4, 4), (2, 3, 7, 7)):
             shifted(check.randn(*shape))
-    # Rows moved by n_keys - 1 - i, or queries and keys exchanged in the view.
+    # Catches rows moved by n_keys - 1 - i, and queries and keys swapped in the view.
     with check.criterion("with a memory: more keys than queries", 1, golden=True):
         for shape in ((2, 3, 3, 7), (1, 2, 5, 6), (2, 2, 1, 4)):
             shifted(check.randn(*shape), MEMORY)
-    # `view` of memory that is not contiguous, a padding of another dtype, a row written in place.
+    # Catches `view` on non-contiguous memory, padding of another dtype, a row written in place.
     with check.criterion("not contiguous, float64, gradients, argument left alone", 0.5):
         shifted(x := check.randn(2, 3, 4, 6))
         shifted(check.randn(2, 2, 1, 1))
@@ -375,7 +375,7 @@ def rel_shift(check: Check) -> None:
         check.agrees(slope(x, at=0, keep=_keep), "the gradient of rel_shift(x (2, 3, 4, 6))", SLOPE, CUT)
         check.keeps(lambda f, x: f(x), "rel_shift(x (2, 3, 4, 6))", x)
 
-    # A padding made on the CPU.
+    # Catches padding created on the CPU.
     with check.follows_device(0.25):
         check.follows(calling(check.randn(2, 2, 3, 5)), "rel_shift(x (2, 2, 3, 5))")
 
@@ -415,24 +415,24 @@ def transformer_xl_scores(check: Check) -> None:
     def agrees(tensors: list[Tensor], words: str, hint: Hint | str = "", tolerance: Tolerance = CLOSE) -> None:
         check.agrees(looked_at(calling(*tensors)), words, tolerance, hint)
 
-    # Distances of the wrong sign, the position term not shifted, the scale left out.
+    # Catches distances of the wrong sign, an unshifted position term, a missing scale.
     with check.criterion("both terms, biases zero", 1.25, golden=True):
         for sizes in ((4, 4, 4, 4, 4), (2, 3, 6, 6, 8)):
             tensors, words = drawn(*sizes)
             zero = torch.zeros_like(tensors[3])
             agrees([*tensors[:3], zero, zero], f"{words}, both biases zero")
-    # A bias left out, the two exchanged, or one in both terms.
+    # Catches a missing bias, the two biases swapped, and one bias in both terms.
     with check.criterion("the two biases", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 4), (2, 3, 6, 6, 8)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, NO_BIAS)
-    # Queries counted from position 0, distances clipped as T5's are.
+    # Catches queries counted from position 0, and distances clipped as in T5.
     with check.criterion("with a memory: more keys than queries", 1, golden=True):
         for sizes in ((2, 3, 3, 7, 8), (1, 2, 1, 5, 4)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, LAST)
         agrees(*drawn(1, 2, 2, 200, 4), MANY_KEYS)
-    # Gradients cut off, a dtype forced, `view` of a projection, an argument written to, what was made of r kept.
+    # Catches gradients cut off, a hard-coded dtype, `view` on transposed heads, an argument changed, stale values of r.
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = drawn(2, 2, 3, 5, 4)
         agrees(tensors, words)
@@ -446,7 +446,7 @@ def transformer_xl_scores(check: Check) -> None:
         check.keeps(lambda f, *given: f(*given), words, *tensors)
         check.looks_anew(words, *drawn(2, 2, 3, 5, 4)[0], tolerance=CLOSE, look=looked_at)
 
-    # Distances made on the CPU.
+    # Catches distances created on the CPU.
     with check.follows_device(0.25):
         given = [check.randn(*shape) for shape in ((2, 2, 3, 8), (2, 2, 5, 8), (2, 5, 8), (2, 8), (2, 8))]
         check.follows(calling(*given), "transformer_xl_scores(q (2, 2, 3, 8), k (2, 2, 5, 8), ...)")
@@ -468,7 +468,7 @@ def _form_of(call: Probe) -> Probe:
     return lambda subject: kind(call(subject))
 
 
-# Exact ties of the logarithm are left out, for there an honest rounding decides: 16, 32, 64 with two sides of 16.
+# Distances where the logarithm is whole are left out, since rounding decides there: 16, 32, 64 with sides of 16.
 TIES = (16, 32, 64)
 
 
@@ -482,28 +482,28 @@ def t5_bucket(check: Check) -> None:
 
     far = [n for n in range(8, 201) if n not in TIES] + [500, 100_000]
     both = [-n for n in reversed(far)] + far
-    # The side ahead behind the other, or keys ahead that do not count as 0.
+    # Catches the two sides swapped, and halved buckets where there is one side.
     with check.criterion("near offsets: a bucket each", 1, golden=True):
         at(list(range(-7, 8)), "-7 .. 7")
         at(list(range(-15, 1)), "-15 .. 0", False, hint=ONE_SIDED)
-    # Rounding in place of flooring, all buckets on one side, no largest bucket.
+    # Catches rounding instead of flooring, all buckets on one side, no last bucket.
     with check.criterion("far offsets, two sides", 1, golden=True):
         at(both, "8 .. 100,000 on both sides")
-    # Halves where there is one side.
+    # Catches halved buckets where there is one side, and offsets above 0 that do not count as 0.
     with check.criterion("far offsets, causal", 1, golden=True):
         causal = calling(torch.tensor([-n for n in far], device=check.device), bidirectional=False)
         check.agrees(causal, f"{name}(-100,000 .. -8, bidirectional=False)", EXACT, ONE_SIDED)
         at([1, 2, 7, 20, 90, 300], "1 .. 300", False, hint=ONE_SIDED)
-    # 32, 16, 8 or 128 written as numbers.
+    # Catches a hard-coded 32, 16, 8 or 128.
     with check.criterion("other sizes", 0.75, golden=True):
-        # No logarithm is whole within 90 for these sizes, but at max_distance itself, which is left out.
+        # For these sizes no logarithm is whole within 90, except at max_distance itself, which is left out.
         offsets = [n for n in range(-90, 91) if n and abs(n) not in (20, 37, 41)]
         for arguments in ((True, 8, 20), (False, 8, 37), (False, 13, 41)):
             at([n for n in offsets if n < 0 or arguments[0]], "-90 .. 90", *arguments, hint=ARGUMENTS)
-        # No logarithm is within 0.01 of a whole number there: float32 and float64 agree.
+        # At these distances no logarithm is within 0.01 of a whole number, so float32 and float64 agree.
         distances = (3, 60, 100, 150, 200, 310, 700, 900)
         at([-n for n in distances], "-900 .. -3", False, 64, 517, hint=ARGUMENTS)
-    # A float result, a shape lost, `view` of a transposed matrix, offsets clamped in place.
+    # Catches a float result, a lost shape, `view` on a transposed matrix, offsets clamped in place.
     with check.criterion("int64, any shape", 0.125):
         drawn = check.randint(-7, 0, (3, 4, 5))
         for given, words in (
@@ -518,7 +518,7 @@ def t5_bucket(check: Check) -> None:
         check.unchanged(lambda f: f(signed), f"{name}(-7 .. 7)", signed)
         check.unchanged(lambda f: f(signed, False), f"{name}(-7 .. 7, False)", signed)
 
-    # A constant of the formula made on the CPU.
+    # Catches a constant of the formula created on the CPU.
     with check.follows_device(0.125):
         near = torch.arange(-4, 5, device=check.device)
         check.follows(calling(near), "t5_bucket(-4..4)")
@@ -560,24 +560,24 @@ def _t5_agrees(
 
 @exercise(WEEK, "t5_attention")
 def t5_attention(check: Check) -> None:
-    # Scores that are scaled, the bias left out, a table read by the wrong offset.
+    # Catches scaled scores, a missing bias, a table read by the wrong offset.
     with check.criterion("both sides seen", 1, golden=True):
         tensors, words = _t5(check, 4, 4, 4, 4, 4, 4, 32)
         check.agrees(result(calling(*tensors), 1), f"weights of {words})", CLOSE)
         _t5_agrees(check, tensors, words)
         for sizes in ((2, 3, 6, 6, 8, 5, 32), (1, 32, 3, 3, 4, 4, 32)):
             _t5_agrees(check, *_t5(check, *sizes))
-    # The mask or the causal buckets forgotten, a mask of a low number.
+    # Catches a missing mask, missing causal buckets, and a low number instead of -inf.
     with check.criterion("causal: the mask and the causal buckets", 0.75, golden=True):
-        # Nearer than distance 9 both kinds of bucket agree (32 of them), so the text is long enough. A max_distance of 127
-        # would move distance 112 to another bucket, one of 129 distance 113.
+        # With 32 buckets both kinds agree below distance 9, so the text is longer. A max_distance of 127 would move
+        # distance 112 to another bucket, and one of 129 would move distance 113.
         for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 115, 115, 8, 4, 32)):
             _t5_agrees(check, *_t5(check, *sizes), CAUSAL, is_causal=True)
         tensors, words = _far_below(check, *_t5(check, 2, 2, 4, 4, 8, 4, 32))
         low = calling(*tensors, is_causal=True)
         call = f"row 0 of the weights of {words}, is_causal=True)"
         check.agrees(lambda f: result(low, 1)(f)[..., 0, :], call, CLOSE, FAR_BELOW)
-    # Queries counted from position 0.
+    # Catches queries counted from position 0.
     with check.criterion("fewer queries than keys", 0.5, golden=True):
         for sizes, causal in (
             ((2, 3, 2, 7, 4, 4, 32), False),
@@ -585,7 +585,7 @@ def t5_attention(check: Check) -> None:
             ((1, 2, 5, 9, 4, 3, 32), True),
         ):
             _t5_agrees(check, *_t5(check, *sizes), LAST, is_causal=causal)
-    # 32 or 128 written as a number, buckets kept from a call with another max_distance, a table of 256 positions.
+    # Catches a hard-coded 32 or 128, buckets cached from another max_distance, a table of 256 positions.
     with check.criterion("other tables, max_distance", 0.5, golden=True):
         for sizes, options in (
             ((2, 2, 12, 12, 4, 4, 8), {}),
@@ -597,11 +597,11 @@ def t5_attention(check: Check) -> None:
             ((1, 2, 60, 60, 4, 4, 64), {"is_causal": True}),
         ):
             _t5_agrees(check, *_t5(check, *sizes), SIZES, **options)
-    # Gradients cut off, a dtype forced, an argument written to, exp of a large score.
+    # Catches gradients cut off, a hard-coded dtype, an argument changed in place, exp of large scores.
     with check.criterion("float64, gradients, arguments left alone", 0.125):
         _t5_form(check)
 
-    # Offsets or a mask made on the CPU.
+    # Catches offsets or a mask created on the CPU.
     with check.follows_device(0.125):
         given = [check.randn(2, 2, n, width) for n, width in ((3, 8), (5, 8), (5, 6))]
         table, call = check.randn(32, 2), "t5_attention(q (2, 2, 3, 8), k (2, 2, 5, 8), v (2, 2, 5, 6), table (32, 2)"
@@ -654,29 +654,29 @@ def deberta_scores(check: Check) -> None:
         ]
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, span {span})"
 
-    # Key minus query, or the table of the other term.
+    # Catches key minus query, and the table of the other term.
     with check.criterion("content to position: pos_q zero", 0.75, golden=True):
         for sizes in ((4, 4, 4, 4, 6), (2, 3, 5, 8, 7)):
             (q, k, pos_q, pos_k), words = drawn(*sizes)
             check.agrees(calling(q, k, torch.zeros_like(pos_q), pos_k), f"{words}, pos_q zero", CLOSE)
-    # Queries and keys exchanged in the row of this term alone, or the table of the other term.
+    # Catches queries and keys swapped in the row of this term only, and the table of the other term.
     with check.criterion("position to content: pos_k zero", 0.75, golden=True):
         for sizes in ((4, 4, 4, 4, 6), (2, 3, 5, 8, 7)):
             (q, k, pos_q, pos_k), words = drawn(*sizes)
             check.agrees(calling(q, k, pos_q, torch.zeros_like(pos_k)), f"{words}, pos_k zero", CLOSE)
-    # A scale other than sqrt(3 * head_dim), a term left out, one head or one token squeezed away.
+    # Catches a scale other than sqrt(3 * head_dim), a missing term, a single head or token squeezed away.
     with check.criterion("all three terms", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 6), (2, 3, 6, 8, 8), (2, 3, 1, 8, 2), (2, 1, 4, 8, 6)):
             tensors, words = drawn(*sizes)
             check.agrees(calling(*tensors), words, CLOSE)
-    # A clamp to 2*span, or an index that wraps round.
+    # Catches a clamp to 2*span, and an index that wraps around.
     with check.criterion("offsets beyond the span", 1, golden=True):
         for sizes in ((2, 3, 9, 4, 3), (1, 2, 12, 8, 5), (2, 2, 7, 4, 1)):
             tensors, words = drawn(*sizes)
             check.agrees(calling(*tensors), words, CLOSE, BEYOND)
-        tensors, words = drawn(2, 2, 5, 4, 1)  # five tokens have been asked with another span
+        tensors, words = drawn(2, 2, 5, 4, 1)  # five tokens were asked with another span before
         check.agrees(calling(*tensors), words, CLOSE, AFTER_ANOTHER_SPAN)
-    # Gradients cut off, a dtype forced, `view` of a projection, an argument written to.
+    # Catches gradients cut off, a hard-coded dtype, `view` on transposed heads, an argument changed in place.
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 4, 4, 6)
         check.agrees(calling(*tensors), words, CLOSE)
@@ -688,7 +688,7 @@ def deberta_scores(check: Check) -> None:
             check.agrees(slope(*tensors, at=at), f"the gradient for {letter} of {words}", SLOPE, CUT)
         check.keeps(lambda f, *given: f(*given), words, *tensors)
 
-    # Rows of the tables computed on the CPU.
+    # Catches table rows computed on the CPU.
     with check.follows_device(0.25):
         given = [check.randn(*shape) for shape in ((2, 2, 5, 8), (2, 2, 5, 8), (2, 6, 8), (2, 6, 8))]
         check.follows(calling(*given), "deberta_scores(q (2, 2, 5, 8), k (2, 2, 5, 8), ...)")

@@ -1,7 +1,7 @@
 """Hidden tests of week 7, the capstone: a cache, two sequences, and everything before put together.
 
-Modules are tested with weights that make scores of order 2. With those of the constructor all scores are near zero,
-attention is a mean, and a wrong position would move nothing.
+Modules are tested with weights that make scores of order 2. With the constructor's weights all scores are near zero, so
+attention is a mean and a wrong position changes nothing.
 """
 
 import math
@@ -31,15 +31,15 @@ from autograder.script.script import Gate
 
 WEEK = "week7_capstone"
 
-# Right functions in float32 were off by at most 7e-7 for inputs of order 1; the mistakes of the bank move some value by
-# more than 0.05. Modules put three matrices on top.
+# Right functions in float32 were off by at most 7e-7 for inputs of order 1; the bank's mistakes move some value by more
+# than 0.05. Modules add products with three matrices.
 CLOSE = Tolerance(rtol=0, atol=1e-4)
 MODULE = Tolerance(rtol=0, atol=2e-4)
 WHOLE = Tolerance(rtol=0, atol=0)
-# The values may be rounded once by each side: 2^-9 of numbers below 6, plus float32 angles up to 10,000, off by 1e-3.
+# Student and reference may each round values below 6 once, by 2^-9; float32 angles up to 10,000 are off by 1e-3.
 ROUNDED = Tolerance(rtol=0, atol=0.06)
-# All of the module in bfloat16, 330 tokens: measured over 12 seeds and five ways to write it, right modules are off by
-# at most 0.08; positions counted in bfloat16 move some output by 1.6 or more.
+# The whole module in bfloat16 on 330 tokens: over 12 seeds and five ways to write it, right modules were off by at most
+# 0.08; positions counted in bfloat16 move some output by 1.6 or more.
 MODULE_BFLOAT16 = Tolerance(rtol=0, atol=0.4)
 
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
@@ -65,16 +65,16 @@ CACHE_SIZES = {"gqa_token": 131072.0, "gqa_gib": 1.0, "mha_gib": 4.0, "mla_token
 
 @exercise(WEEK, "cache_sizes", reference=CACHE_SIZES)
 def cache_sizes(check: Check) -> None:
-    # Query heads counted for key heads, keys without values, layers or bytes left out.
+    # Catches query heads counted instead of key heads, keys without values, layers or bytes left out.
     with check.criterion("grouped queries: per token, and at 8,192 tokens", 1, golden=True):
         check.entries("gqa_token", "gqa_gib", tolerance=FOUR_DIGITS)
-    # Groups divided out where there are none.
+    # Catches a division by groups where there are none.
     with check.criterion("with as many key heads as query heads", 0.5, golden=True):
         check.entries("mha_gib", tolerance=FOUR_DIGITS)
-    # The latent counted once for each head, or twice for keys and values.
+    # Catches the latent counted once per head, or twice for keys and values.
     with check.criterion("a latent instead of the heads", 1, golden=True):
         check.entries("mla_token", tolerance=FOUR_DIGITS)
-    # One width for keys and values, or the rotated part left out.
+    # Catches one width for keys and values, and a missing rotated part.
     with check.criterion("the same model with keys and values written out", 0.5, golden=True):
         check.entries("expanded_token", tolerance=FOUR_DIGITS)
 
@@ -107,7 +107,7 @@ HALF_HEADS = Tolerance(rtol=0, atol=0.05, exact_dtype=True)
 
 
 def grouped(check: Check, *sizes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
-    """q, k, v with scores of order 2, and how a message calls them."""
+    """Return q, k, v with scores of order 2, and the description of their call."""
     batch, n_heads, n_kv_heads, n_queries, n_keys, head_dim, v_dim = sizes
     q = 2 * check.randn(batch, n_heads, n_queries, head_dim)
     k, v = check.randn(batch, n_kv_heads, n_keys, head_dim), check.randn(batch, n_kv_heads, n_keys, v_dim)
@@ -129,7 +129,7 @@ def grouped_slopes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torc
 
 @exercise(WEEK, "grouped_query_attention", returns=("out", "weights"))
 def grouped_query_attention(check: Check) -> None:
-    # `repeat` for `repeat_interleave`, a scale of d_model, a softmax over the queries, `view` of a projection.
+    # Catches `repeat` for `repeat_interleave`, a scale of d_model, a softmax over queries, `view` on transposed heads.
     with check.criterion("several query heads for each key head", 1.25, golden=True):
         # 12/3 and 6/2 heads: with one key head, or with all, `repeat` and `repeat_interleave` are the same. Without a
         # causal mask there may be more queries than keys.
@@ -143,7 +143,7 @@ def grouped_query_attention(check: Check) -> None:
             CLOSE,
             TRANSPOSED,
         )
-    # A mask after the softmax, inverted, of one shape alone, a low number for -inf, NaN in rows without a key.
+    # Catches a mask after the softmax, inverted or of one shape only, a low number for -inf, NaN in rows without a key.
     with check.criterion("masks, also one for every head; rows without a key", 0.75, golden=True):
         q, k, v, call = grouped(check, 4, 8, 2, 4, 4, 6, 5)
         check.agrees(
@@ -170,17 +170,17 @@ def grouped_query_attention(check: Check) -> None:
             CLOSE,
             FAR_BELOW,
         )
-    # Shortcuts for the two ends.
+    # Catches wrong shortcuts for one group and for groups of one.
     with check.criterion("one key head, and as many as query heads", 0.5):
         for shape in ((2, 6, 1, 4, 5, 4, 3), (2, 4, 4, 3, 5, 4, 6)):
             q, k, v, call = grouped(check, *shape)
             check.agrees(calling(q, k, v), f"{call})", CLOSE)
-    # Division that floors, gradients cut off or NaN in a row without a key, k or v written to where nothing is repeated, -1e9
-    # in float16.
+    # Catches indivisible head counts accepted, gradients cut off or NaN in a row without a key, k or v changed in place
+    # where nothing is repeated, -1e9 in float16.
     with check.criterion("refuses heads that do not divide; passes gradients, leaves its arguments alone", 0.25):
         q, k, v, call = grouped(check, 1, 4, 2, 3, 3, 4, 4)
         check.agrees(grouped_slopes(q, k, v), f"the gradients of {call})", CLOSE, CUT)
-        # As many key heads as query heads: nothing is repeated, and who writes to k or v writes to an argument.
+        # With as many key heads as query heads nothing is repeated, so writing to k or v changes an argument.
         q, k, v, call = grouped(check, 1, 4, 4, 3, 3, 4, 4)
         seen = torch.ones(3, 3, dtype=torch.bool, device=check.device).tril()
         with check.holds(calling(q, k, v, seen), f"{call}, causal mask)", CLOSE):
@@ -196,7 +196,7 @@ def grouped_query_attention(check: Check) -> None:
             *heads, call = grouped(check, 1, n_heads, n_kv_heads, 2, 3, 4, 4)
             check.raises(calling(*heads), ValueError, f"{call})")
 
-    # A mask or scale made on the CPU.
+    # Catches a mask or scale created on the CPU.
     with check.follows_device(0.25):
         heads = [check.randn(2, *shape) for shape in ((4, 3, 8), (2, 5, 8), (2, 5, 6))]
         visible = torch.ones(3, 5, dtype=torch.bool, device=check.device).tril(2)
@@ -209,7 +209,7 @@ def grouped_query_attention(check: Check) -> None:
 
 
 def drawn_weights(check: Check, right: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """A value for every parameter of the right module, of a size that makes scores of order 2."""
+    """Values for every parameter of the right module, sized to make scores of order 2."""
     weights = {}
     for name, parameter in right.state_dict().items():
         value = check.randn(*parameter.shape)
@@ -222,8 +222,8 @@ def drawn_weights(check: Check, right: torch.nn.Module) -> dict[str, torch.Tenso
 def same_parts(
     check: Check, arguments: tuple[Any, ...], call: str, hint: Hint | str, inputs: tuple[Any, ...] = ()
 ) -> None:
-    """The names and shapes of the state_dict. With ``inputs`` the module is called before: a table may come into its
-    buffers then."""
+    """Compare the names and shapes of the state_dict. With ``inputs`` the module is called first: a call may add a
+    table to its buffers."""
 
     def shapes(cls: Any) -> dict[str, Any]:
         module = cls(*arguments)
@@ -253,7 +253,7 @@ CONTINUED = Hint(
 
 
 def _other_dtypes(got: dict[str, str], expected: dict[str, str]) -> bool:
-    """Whether nothing but the dtypes of the two parts differs."""
+    """Whether only the dtypes of the two parts differ."""
     return got["cache"] == expected["cache"] and all(
         got[at].split()[2:] == expected[at].split()[2:] for at in ("k", "v")
     )
@@ -289,7 +289,7 @@ LATE_ANGLES = (
 
 
 def outputs_of(module: Any, pieces: list[torch.Tensor]) -> dict[str, Any]:
-    """What the module returns for the pieces of a text, each with the cache of the one before."""
+    """The module's outputs for the pieces of a text, each with the cache of the piece before."""
     outputs, cache, start = {}, None, 0
     for piece in pieces:
         n = piece.shape[1]
@@ -317,8 +317,8 @@ def continued(
     prefix: torch.Tensor,
     continuations: list[torch.Tensor],
 ) -> Probe:
-    """One prefix, several continuations of it, in turn by the module that read it and by another one of its weights. Each gets
-    a copy of the cache, as it does over the wire: that a cache stays as it is, another criterion asks."""
+    """The outputs for several continuations of one prefix, in turn from the module that read it and from another with
+    its weights. Each gets a copy of the cache, as over the wire; another criterion asks that a cache is left alone."""
 
     def probe(cls: Any) -> dict[str, Any]:
         modules = [loaded(cls, arguments, weights) for _ in range(2)]
@@ -336,7 +336,7 @@ def continued(
 def cache_after(
     arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, sizes: list[int]
 ) -> Probe:
-    """What the cache is after these pieces: its type, the shapes and dtypes in it. Keys may be kept rotated or raw."""
+    """The cache after these pieces: its type, the shapes and dtypes in it. Keys may be stored rotated or raw."""
 
     def probe(cls: Any) -> dict[str, str]:
         module, cache = loaded(cls, arguments, weights).to(x.dtype), None
@@ -353,7 +353,7 @@ def cache_after(
 def behind(
     arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, cache: tuple[torch.Tensor, ...]
 ) -> Probe:
-    """The answer for x behind the tokens of a cache, both handed over as they are."""
+    """The answer for x after the tokens of a cache, both passed without a copy."""
     return lambda cls: loaded(cls, arguments, weights)(x, cache)
 
 
@@ -370,8 +370,8 @@ def content_of_cache(arguments: tuple[Any, ...], weights: dict[str, torch.Tensor
 def before_and_changed_by_bfloat16(
     arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, base: float
 ) -> Probe:
-    """The output for x, and what it changes when the module that gave it is converted: only rounding, whatever its values
-    are. The first is 2,000 times itself, so that MODULE_BFLOAT16 allows it what MODULE does."""
+    """The output for x, and its change after the module is converted to bfloat16: only rounding, whatever its values.
+    The output is multiplied by 2,000, so that MODULE_BFLOAT16 allows it what MODULE would."""
 
     def probe(cls: Any) -> dict[str, torch.Tensor]:
         module = loaded(cls, arguments, weights, base=base)
@@ -395,7 +395,7 @@ def slope_in_pieces(
     return probe
 
 
-Module = tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, str]  # sizes, weights, x, and words for them
+Module = tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, str]  # sizes, weights, x, and their description
 
 
 def _cached(check: Check, batch: int, n: int, *arguments: int) -> Module:
@@ -406,12 +406,12 @@ def _cached(check: Check, batch: int, n: int, *arguments: int) -> Module:
 
 @exercise(WEEK, "CachedAttention")
 def CachedAttention(check: Check) -> None:
-    # What builds on several things is asked only where each of them is right.
-    # Rotations of values, of the wrong axis, before the heads are split; a mask of a low number.
+    # A check that combines several things runs only where each of them is right.
+    # Catches rotated values, rotation along the wrong axis or before the head split, a low number instead of -inf.
     with check.criterion("a whole text at once", 1.5, golden=True):
         _cached_whole(check)
         whole = check.reached()
-    # New tokens that stand at position 0 again, a cache that is not used or not passed on.
+    # Catches new tokens that start at position 0 again, and a cache that is not used or not passed on.
     with check.criterion("a text and then single tokens", 1.25, golden=True):
         arguments, weights, x, call = _cached(check, 2, 6, 48, 12, 3)
         with ~whole:
@@ -421,13 +421,13 @@ def CachedAttention(check: Check) -> None:
         arguments, weights, x, call = _cached(check, 4, 5, 16, 4, 4)
         probe = in_pieces(arguments, weights, x, [4, 1])
         check.agrees(probe, f"{call} in pieces of [4, 1]", MODULE, WITH_A_CACHE)
-    # A causal mask aligned at the top left, or none.
+    # Catches a causal mask that is aligned at the top left, or missing.
     with check.criterion("pieces of any length", 1, golden=True):
         arguments, weights, x, call = _cached(check, 2, 12, 32, 8, 2)
         probe = in_pieces(arguments, weights, x, [5, 3, 4])
         check.agrees(probe, f"{call} in pieces of [5, 3, 4]", MODULE, LATER_PIECES)
         any_cut = check.reached()
-    # A module that remembers the text, in a buffer or an attribute.
+    # Catches a module that remembers the text in a buffer or an attribute.
     with check.criterion("two continuations of one prefix", 0.5, golden=True):
         arguments, weights, x, call = _cached(check, 2, 5, 32, 8, 2)
         one, two, three = check.randn(2, 1, 32), check.randn(2, 1, 32), check.randn(2, 3, 32)
@@ -436,10 +436,10 @@ def CachedAttention(check: Check) -> None:
         check.agrees(probe, f"{call}, then three continuations of it", MODULE, CONTINUED)
         with any_cut:
             cached = check.reached()
-    # Heads kept after they were repeated, values before keys, another dtype, a cache written to.
+    # Catches repeated heads in the cache, values before keys, another dtype, a cache changed in place.
     with check.criterion("what the cache holds, and that the one given stays as it is", 0.5):
         _cached_content(check, cached)
-    # 10,000 written as a number, base left out where there is a cache.
+    # Catches a hard-coded base of 10,000, and a base ignored where there is a cache.
     with check.criterion("another base", 0.25, golden=True):
         arguments, weights, x, call = _cached(check, 2, 9, 32, 8, 2)
         with ~whole:
@@ -449,11 +449,11 @@ def CachedAttention(check: Check) -> None:
             probe = in_pieces(arguments, weights, x, [5, 4], base=50.5)
             check.agrees(probe, f"{call}, base=50.5, in pieces of [5, 4]", MODULE, BASE_IN_PIECES)
         other_base = check.reached()
-    # Frequencies in a buffer that .to() rounds, positions counted in the dtype of x.
+    # Catches frequencies in a buffer that .to() rounds, and positions counted in the dtype of x.
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
         _cached_bfloat16(check, cached, other_base)
         right_angles = check.reached()
-    # Biases, a table in the state_dict, gradients that end at the cache, sizes that are floored.
+    # Catches biases, a table in the state_dict, gradients that end at the cache, indivisible sizes accepted.
     with check.criterion("four bias-free projections; gradients; sizes that do not fit", 0.25):
         for gate, inputs in ((right_angles, (check.randn(1, 2, 32),)), (~right_angles, ())):
             with gate:
@@ -466,7 +466,7 @@ def CachedAttention(check: Check) -> None:
         for refused in ((10, 4, 2), (24, 6, 4), (18, 6, 2), (16, 4, 8)):
             check.raises(calling(*refused), ValueError, f"CachedAttention{refused}")
 
-    # Positions or a mask made on the CPU.
+    # Catches positions or a mask created on the CPU.
     with check.follows_device(0.25):
         check.follows(made_there((16, 4, 2), check.randn(2, 4, 16)), "CachedAttention(16, 4, 2)(x (2, 4, 16))")
 
@@ -496,9 +496,9 @@ def _cached_content(check: Check, cached: Gate) -> None:
 
 
 def _cached_bfloat16(check: Check, cached: Gate, other_base: Gate) -> None:
-    # bfloat16 cannot count to 266. With the default base the frequencies are powers of ten and rounded little. With 3
-    # frequencies in bfloat16 move some output by 0.56 or more, positions or angles by 0.69, measured over 150 seeds;
-    # right modules change by at most 0.25. Short and with no pass too many, as some right answers are loops.
+    # bfloat16 cannot count to 266. The default base gives powers of ten as frequencies, which bfloat16 rounds little.
+    # With base 3, over 150 seeds, frequencies in bfloat16 move some output by 0.56 or more, positions or angles by
+    # 0.69; right modules change by at most 0.25. The text is short, the passes few: some right answers are loops.
     arguments, weights, x, call = _cached(check, 1, 266, 16, 2, 1)
     both = before_and_changed_by_bfloat16(arguments, weights, x, 3.0)
     with other_base:
@@ -527,7 +527,7 @@ LONG = Hint("Short texts are right, one of 2,050 tokens is not. (A text may have
 
 
 def masked_parts(keep: torch.Tensor, n_queries: int, part: int) -> Probe:
-    """The positions (part 0) or the mask (part 1). Rows of padding queries are set to zero: they are not looked at."""
+    """The positions (part 0) or the mask (part 1). Rows of padding queries are set to zero: they do not count."""
     real = keep[:, keep.shape[1] - n_queries :]
     real = real[:, None, :, None] if part else real
 
@@ -557,23 +557,23 @@ def padded_causal(check: Check) -> None:
                 hint,
             )
 
-    # The first row is padded: where it is not, its positions are plain indices.
+    # Some batches start with a padded row: the positions of an unpadded one are plain indices.
     whole = [((0, 0, 0, 0), 4, 4), ((1, 2, 0, 3), 4, 4), ((4, 0, 7), 8, 8)]
     last = [((1, 2, 0, 3), 4, 4), ((2, 0), 6, 3), ((1, 6, 3), 7, 1), ((0,), 5, 4)]
-    # Positions that count the padding.
+    # Catches positions that count the padding.
     with check.criterion("positions of all tokens", 1, golden=True):
         compared(0, whole)
-    # Padding that is seen, a mask that is not causal or has no axis for the heads.
+    # Catches visible padding, and a mask that is not causal or has no axis for the heads.
     with check.criterion("mask of all tokens", 1, golden=True):
         compared(1, whole)
-    # The first n_queries columns in place of the last.
+    # Catches the first n_queries columns instead of the last.
     with check.criterion("positions of the last tokens", 0.5, golden=True):
         compared(0, last, LAST_ONES)
-    # Rows of the first queries, a square mask, one out of a table.
+    # Catches rows of the first queries, a square mask, a mask cut from a fixed table.
     with check.criterion("mask of the last tokens", 0.25, golden=True):
         compared(1, last, LAST_ONES)
         compared(1, [((0, 3), 2050, 2)], LONG)
-    # Numbers that cannot be an index, a float mask, keep written to.
+    # Catches positions of a dtype that cannot index, a float mask, keep changed in place.
     with check.criterion("int64 and bool; keep left alone", 0.125):
         keep = kept(0, 2, n=5)
         for part, n_queries, dtype in ((0, 3, torch.int64), (1, 3, torch.bool), (0, 5, torch.int64)):
@@ -581,7 +581,7 @@ def padded_causal(check: Check) -> None:
             check.has_dtype(masked_parts(keep, n_queries, part), dtype, words)
         check.unchanged(lambda f: f(keep, 3), "padded_causal(keep, 3)", keep)
 
-    # Positions made on the CPU.
+    # Catches positions created on the CPU.
     with check.follows_device(0.125):
         real = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
         check.follows(calling(real, 2), "padded_causal(keep (2, 4), 2)")
@@ -608,8 +608,8 @@ READ_AGAIN = (
 
 
 class CountingModel:
-    """A model of whole numbers, so that no rounding decides what it writes. What comes next depends on every key that the mask
-    shows, on its distance, and on the query and its position; the cache holds tokens and positions."""
+    """A model of whole numbers, so that rounding does not decide what it writes. The next token depends on each key
+    that the mask shows and its distance, and on the query and its position; the cache holds tokens and positions."""
 
     def __init__(self, step: int) -> None:
         self.step, self.columns = step, 0
@@ -650,31 +650,31 @@ def generate(check: Check) -> None:
         check.agrees(probe, f"generate(decode, prompts of {list(lengths)} tokens, {n_new})", WHOLE, hint)
 
     lengths: tuple[int, ...]
-    # Padding on the right, or none of it in positions and mask.
+    # Catches padding on the right, and positions and a mask that ignore the padding.
     with check.criterion("the first token after prompts of different lengths", 0.75, golden=True):
         for lengths in ((4,), (7, 3, 5), (1, 9)):
             written(lengths, 1, PADDED if len(set(lengths)) > 1 else "")
-    # A cache, position or mask that does not grow.
+    # Catches a cache, positions or a mask that do not grow.
     with check.criterion("the tokens after it, for prompts of one length", 0.75, golden=True):
         for lengths, n_new in (((4,), 3), ((1, 1), 5)):
             written(lengths, n_new)
-    # Padding that is left out of the mask or counted in positions from the second step on.
+    # Catches a mask without the padding, and positions that count it, from the second step on.
     with check.criterion("both: every prompt is continued as if it were alone", 0.75, golden=True):
         for lengths, n_new in (((7, 3, 5), 6), ((1, 9), 4)):
             written(lengths, n_new, ALONE)
         written((6, 2), 3, TOKEN_0, holds_0=True)
     prompts = [[5, 17, 60], [88], [2, 40, 7, 31]]
     call = "generate(decode, prompts of [3, 1, 4] tokens, 6)"
-    # The whole text read again at each step.
+    # Catches the whole text read again at each step.
     with check.criterion("every token is read once: the cache is used", 0.5):
 
         def columns(f: Any) -> int:
             model = CountingModel(3)
             f(model.decode, [list(prompt) for prompt in prompts], 6)
-            return max(model.columns, 4 + 6)  # that of the last token may be read, or not
+            return max(model.columns, 4 + 6)  # reading the last token is optional
 
         check.agrees(columns, f"the columns that decode is given by {call}", WHOLE, READ_AGAIN)
-    # Tokens in a list, or as floats; the caller's own lists padded.
+    # Catches tokens in a list or as floats, and padding added to the caller's own lists.
     with check.criterion("int64; the prompts left alone", 0.25):
         check.has_dtype(lambda f: f(CountingModel(3).decode, [list(p) for p in prompts], 6), torch.int64, call)
         check.unchanged(lambda f: f(CountingModel(3).decode, prompts, 6), call, prompts)
@@ -699,18 +699,18 @@ def shift_cached_keys(check: Check) -> None:
         shown = "".join(f", {name}={value:g}" for name, value in options.items())
         check.agrees(calling(k, offset, **options), f"shift_cached_keys(k {shape}, {offset}{shown})", tolerance, hint)
 
-    # The wrong sign, the other layout of pairs, the index in place of the offset.
+    # Catches the wrong sign, the other layout of pairs, the index instead of the offset.
     with check.criterion("keys moved ahead", 1, golden=True):
         for shape, offset in (((4, 4, 4, 4), 1), ((2, 3, 5, 8), 3), ((2, 1, 1, 6), 100)):
             moved(shape, offset)
-    # abs() of the offset, 10,000 written as a number, a turn in float16.
+    # Catches abs() of the offset, a hard-coded base of 10,000, a rotation in float16.
     with check.criterion("back, far, not at all, with another base", 0.5, golden=True):
         moved((2, 3, 5, 8), 3)
         moved((2, 3, 5, 8), -40, NEGATIVE)
         moved((2, 3, 5, 8), 0)
         moved((1, 2, 4, 16), 9_999, FAR, Tolerance(rtol=0, atol=1e-2))  # float32 angles up to 10,000 are off by 1e-3
         moved((2, 3, 5, 8), 11, BASE, base=50.5)
-    # Angles or products in the dtype of the keys, a float32 result.
+    # Catches angles or products in the dtype of the keys, and a result always in float32.
     with check.criterion("bfloat16 keys", 0.25, golden=True):
         k = check.randn(2, 2, 6, 16)
         check.agrees(calling(k, 9_999), "shift_cached_keys(k (2, 2, 6, 16), 9999)", Tolerance(rtol=0, atol=1e-2))
@@ -719,7 +719,7 @@ def shift_cached_keys(check: Check) -> None:
             call = f"shift_cached_keys({str(dtype).removeprefix('torch.')} k (2, 2, 6, 16), {offset})"
             check.agrees(probe, call, ROUNDED, hint)
             check.has_dtype(probe, dtype, call)
-    # An odd width that is floored, gradients cut off, k written to or handed back where nothing moves.
+    # Catches an odd width accepted, gradients cut off, k changed in place, k itself returned where nothing moves.
     with check.criterion(
         "refuses an odd head_dim; passes gradients, returns a new tensor, leaves its argument alone", 0.125
     ):
@@ -728,11 +728,11 @@ def shift_cached_keys(check: Check) -> None:
         turned = as_heads(check, 2, 2, 3, 6)
         check.agrees(calling(turned, 5), "shift_cached_keys(k (2, 2, 3, 6), transposed, 5)", CLOSE, TRANSPOSED_KEYS)
         check.keeps(lambda f, k: f(k, 5), call, k)
-        # With an offset of 0 it is tempting to return at once.
+        # With an offset of 0 it is tempting to return k at once.
         check.returns_new("shift_cached_keys(k (1, 2, 3, 6), 0)", k, 0, tolerance=CLOSE)
         check.raises(calling(check.randn(1, 2, 3, 5), 0), ValueError, "shift_cached_keys(k (1, 2, 3, 5), 0)")
 
-    # Angles made on the CPU.
+    # Catches angles created on the CPU.
     with check.follows_device(0.125):
         check.follows(calling(check.randn(2, 2, 5, 8), 3), "shift_cached_keys(k (2, 2, 5, 8), 3)")
 
@@ -764,7 +764,7 @@ def crossing(
     *rest: Any,
     **named: Any,
 ) -> Probe:
-    """The output of the student's module, made with these arguments, for x and memory; for 7.7 as well."""
+    """The output of the student's module, made with these arguments, for x and memory. 7.7 uses it as well."""
 
     def probe(cls: Any) -> Any:
         module = loaded(cls, arguments, weights)
@@ -778,12 +778,12 @@ def crossing(
 def crossing_refilled(
     arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], x: torch.Tensor, memory: torch.Tensor
 ) -> Probe:
-    """The output of a module that was called with the same tensors before, when they held something else."""
+    """The output of a module that was called before with the same tensors, holding other entries."""
     return lambda cls: loaded(cls, arguments, weights).called_again(REFILLED, *copies((x, memory)))
 
 
 def real_tokens(check: Check, *lengths: int) -> torch.Tensor:
-    """The mask of a memory whose texts have so many real tokens."""
+    """The mask of a memory whose texts have these numbers of real tokens."""
     at = torch.arange(max(lengths), device=check.device)
     return at < torch.tensor(lengths, device=check.device)[:, None]
 
@@ -810,7 +810,7 @@ Crossing = tuple[tuple[Any, ...], dict[str, torch.Tensor], torch.Tensor, torch.T
 
 
 def empty_row_kept(check: Check, drawn: Crossing) -> None:
-    """A mask with a text that is hidden as a whole is still so after a call; x, and the memory's padding, are as before."""
+    """Check that a call leaves alone x, the memory with its padding, and a mask that hides a whole text."""
     arguments, weights, x, memory, call = drawn
     mask = torch.ones(memory.shape[:2], dtype=torch.bool, device=check.device)
     mask[1] = False
@@ -819,7 +819,7 @@ def empty_row_kept(check: Check, drawn: Crossing) -> None:
 
 
 def _crossing(check: Check, name: str, batch: int, n: int, n_memory: int, *arguments: int) -> Crossing:
-    """Sizes, weights, x and a memory for this class, and words for the call."""
+    """Return sizes, weights, x and a memory for this class, and the description of the call."""
     weights = drawn_weights(check, getattr(reference, name)(*arguments))
     x, memory = check.randn(batch, n, arguments[0]), check.randn(batch, n_memory, arguments[0])
     return arguments, weights, x, memory, f"{name}{arguments}(x {tuple(x.shape)}, memory {tuple(memory.shape)}"
@@ -832,7 +832,7 @@ def CrossAttention(check: Check) -> None:
     def at(*values: int) -> torch.Tensor:
         return torch.tensor(values, device=check.device)
 
-    # Keys or values from x, a causal mask, heads that are not split, a memory that the module keeps.
+    # Catches keys or values from x, a causal mask, heads that are not split, a memory that the module caches.
     with check.criterion("queries from x, keys and values from the memory", 1, golden=True):
         for sizes in ((4, 4, 4, 16, 4), (2, 5, 7, 12, 2), (1, 1, 9, 8, 1)):
             arguments, weights, x, memory, call = _crossing(check, name, *sizes)
@@ -840,15 +840,15 @@ def CrossAttention(check: Check) -> None:
         arguments, weights, x, memory, call = _crossing(check, name, 2, 3, 5, 16, 2)
         anew = crossing_refilled(arguments, weights, x, memory)
         check.agrees(anew, f"{call}) after another memory", MODULE, ANOTHER_MEMORY)
-    # A mask of the wrong axis, inverted, of a low number; NaN or a mean for a memory without a token.
+    # Catches a mask of the wrong axis, inverted or with a low number; NaN or a mean for a memory without a real token.
     with check.criterion("the memory's padding; a memory without a real token", 1, golden=True):
         _crossing_padding(check)
         padded = check.reached()
-    # One side turned, both turned by the positions of one, rows of positions broadcast along the heads.
+    # Catches one side rotated, both rotated by one side's positions, rows of positions broadcast along the heads.
     with check.criterion("positions on both sides", 1.25, golden=True):
         _crossing_positions(check, padded)
         turned = check.reached()
-    # One side left unturned without a word, widths that are floored.
+    # Catches positions for one side only and indivisible sizes accepted in silence.
     with check.criterion("refuses positions for one side only, and sizes that do not fit", 0.25):
         arguments, weights, x, memory, call = _crossing(check, name, 1, 3, 3, 8, 2)
         for side in ("positions", "memory_positions"):
@@ -856,17 +856,17 @@ def CrossAttention(check: Check) -> None:
             check.raises(probe, ValueError, f"{call}, {side} alone)")
         for refused in ((10, 4), (18, 6)):
             check.raises(calling(*refused), ValueError, f"CrossAttention{refused}")
-    # Biases, or a table in the state_dict.
+    # Catches biases, and a table in the state_dict.
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
         one = check.randn(1, 2, 12)
         for gate, inputs in ((turned, (one, one, None, at(0, 1), at(0, 1))), (~turned, ())):
             with gate:
                 same_parts(check, (12, 2), "CrossAttention(12, 2)", FOUR_WEIGHTS, inputs)
-    # Gradients cut off, padding of the memory zeroed in place, positions or a mask in the dtype of x.
+    # Catches gradients cut off, the memory's padding zeroed in place, positions or a mask in the dtype of x.
     with check.criterion("passes gradients to x and to the memory, leaves both alone", 0.125):
         _crossing_form(check, padded, turned)
 
-    # Angles or a mask made on the CPU.
+    # Catches angles or a mask created on the CPU.
     with check.follows_device(0.125):
         x, memory = check.randn(2, 4, 16), check.randn(2, 4, 16)
         keep = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
@@ -981,21 +981,21 @@ def HybridDecoderBlock(check: Check) -> None:
     def last(probe: Probe) -> Probe:
         return lambda cls: probe(cls)[:, -1]
 
-    # Norms after the layers, a residual left out, parts in another order. The last token sees all others anyway: here
-    # a block that is not causal is right.
+    # Catches norms after the layers, a missing residual, parts in another order. The last token sees all others anyway,
+    # so a block that is not causal passes here.
     with check.criterion("the output of the last token", 1.5, golden=True):
         for sizes in ((4, 4, 4, 16, 4), (2, 1, 7, 32, 4)):
             arguments, weights, x, memory, call = _crossing(check, name, *sizes)
             check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", MODULE)
         unmasked = check.reached()
-    # is_causal=True forgotten, or given to both attentions.
+    # Catches is_causal=True left out, or given to both attentions.
     with check.criterion("the output of all tokens: causal", 1, golden=True):
         for sizes in ((4, 4, 4, 16, 4), (2, 7, 5, 32, 4)):
             arguments, weights, x, memory, call = _crossing(check, name, *sizes)
             check.agrees(crossing(arguments, weights, x, memory), f"{call})", MODULE, NOT_CAUSAL)
         _first_token_far_below(check)
         causal = check.reached()
-    # memory_mask not handed on, or handed to the self-attention.
+    # Catches a memory_mask that is not passed on, or passed to the self-attention.
     with check.criterion("the memory's padding", 0.75, golden=True):
         arguments, weights, x, memory, call = _crossing(check, name, 4, 4, 4, 16, 4)
         with ~unmasked:
@@ -1007,15 +1007,15 @@ def HybridDecoderBlock(check: Check) -> None:
         with ~causal:
             check.agrees(last(short_ones), f"{words}, the last token", MODULE, MEMORY_MASK)
         anywhere = mixed_mask(check, 4, 4)
-        anywhere[3] = False  # of this text nothing is asked
+        anywhere[3] = False  # this text is not compared
         out = last(crossing(arguments, weights, x, memory, anywhere))
         words = f"{call}, memory_mask (4, 4), padding anywhere, row 3 all False), the last token of texts 0 to 2"
         check.agrees(lambda cls: out(cls)[:3], words, MODULE, PADDING_ANYWHERE)
         padded = check.reached()
-    # Parts of other names, or a feed-forward network of other layers.
+    # Catches parts with other names, and a feed-forward network of other layers.
     with check.criterion("the parts by their names", 0.25):
         same_parts(check, (8, 2), "HybridDecoderBlock(8, 2)", PARTS)
-    # Gradients cut off, padding zeroed in place, `x +=`, a dtype forced.
+    # Catches gradients cut off, padding zeroed in place, `x +=`, a hard-coded dtype.
     with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.25):
         arguments, weights, x, memory, call = drawn = _crossing(check, name, 2, 3, 4, 8, 2)
         empty_row_kept(check, drawn)
@@ -1027,7 +1027,7 @@ def HybridDecoderBlock(check: Check) -> None:
         check.has_dtype(wide, torch.float64, f"{call}) in float64")
         check.raises(lambda cls: cls(10, 4), ValueError, "HybridDecoderBlock(10, 4)")
 
-    # A mask made on the CPU.
+    # Catches a mask created on the CPU.
     with check.follows_device(0.25):
         x, memory = check.randn(2, 4, 16), check.randn(2, 4, 16)
         keep = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
@@ -1036,7 +1036,7 @@ def HybridDecoderBlock(check: Check) -> None:
 
 
 def _first_token_far_below(check: Check) -> None:
-    """The first token, whose score with itself is far below those of the tokens that it must not see."""
+    """Compare the first token where all scores of the self-attention, also of hidden tokens, are far below 0."""
     arguments, weights, _, memory, call = _crossing(check, "HybridDecoderBlock", 2, 4, 3, 32, 2)
     x = like_tokens(check, 2, 4, 32)
     normed = torch.nn.functional.layer_norm(x, (32,), weights["norm1.weight"], weights["norm1.bias"])

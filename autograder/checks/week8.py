@@ -1,7 +1,7 @@
 """Hidden tests of week 8, positions in production.
 
-Square shapes (batch = heads = seq_len) come first where axes can be mixed up: there such a mistake gives a wrong value,
-which can be named, instead of a shape error. No exercise builds on another.
+Blocks where axes can be mixed up start with square shapes (batch = heads = seq_len): such a mistake then gives a wrong
+value, which the diagnosis can name, instead of a shape error. No exercise builds on another.
 """
 
 import copy
@@ -41,7 +41,7 @@ from autograder.script.compare import CUT, REMEMBERED_BASE, Tolerance, kind, onl
 from autograder.script.script import Gate
 
 WEEK = "week8_production"
-Drawn = tuple[list[Tensor], str]  # inputs, and words for them
+Drawn = tuple[list[Tensor], str]  # inputs, and their description
 
 EXACT = Tolerance(rtol=0, atol=0)  # integers, masks, and values that are only moved
 WHOLE = Tolerance(rtol=0, atol=0, exact_dtype=True)
@@ -68,7 +68,7 @@ BASE_OF_ROWS = Hint(
 
 
 def named(x: Tensor) -> str:
-    """How a message calls x."""
+    """Return the description of x for messages."""
     dtype = "" if x.dtype == torch.float32 else f"{str(x.dtype).removeprefix('torch.')} "
     return f"{dtype}x {tuple(x.shape)}"
 
@@ -108,7 +108,7 @@ def _partial(
     hint: Hint | str = "",
     **options: Any,
 ) -> None:
-    """The result for these positions, or for 0 .. n-1."""
+    """Compare the result for these positions; an int n means 0 .. n-1."""
     if isinstance(positions, int):
         words, positions = f"0..{positions - 1}{words}", torch.arange(positions, device=check.device)
     elif isinstance(positions, list):
@@ -120,18 +120,18 @@ def _partial(
 
 @exercise(WEEK, "partial_rotary_emb")
 def partial_rotary_emb(check: Check) -> None:
-    # Frequencies of the whole head, the last channels turned, pairs across the border.
+    # Catches frequencies of the whole head, the last channels rotated, pairs across the border.
     with check.criterion("the first rotary_dim channels turn, the others pass", 1.25, golden=True):
         for shape, rotary_dim in (((4, 4, 4, 8), 4), ((1, 5, 2, 12), 6), ((3, 2, 5, 6), 2)):
             _partial(check, check.randn(*shape), shape[2], rotary_dim)
-    # The index in place of the position, rounded positions, rows that broadcast along the heads.
+    # Catches the index instead of the position, rounded positions, rows that broadcast along the heads.
     with check.criterion("any positions, one row of them per sequence", 0.75, golden=True):
         _partial_positions(check)
         rows_are_right = check.reached()
-    # 10,000 written as a number, angles in half precision.
+    # Catches a hard-coded base of 10,000, and angles in half precision.
     with check.criterion("another base; far positions, also in half precision", 0.5, golden=True):
         _partial_far(check, rows_are_right)
-    # A bound left out or one too far, an empty rest, a head whose width must be even.
+    # Catches a bound missing or off by one, failure where no channel passes, an odd head_dim refused.
     with check.criterion("refuses a rotary_dim that is odd, below 2 or above head_dim, and no other", 0.25):
         x = check.randn(1, 2, 3, 8)
         _partial(check, x, 3, 4)
@@ -140,11 +140,11 @@ def partial_rotary_emb(check: Check) -> None:
             check.raises(refused, ValueError, f"partial_rotary_emb({named(x)}, rotary_dim {rotary_dim})")
         _partial(check, check.randn(2, 3, 5, 8), 5, 8, hint=ALL_CHANNELS)
         _partial(check, check.randn(2, 2, 5, 7), 5, 4, hint=ODD_HEAD)
-    # A dtype forced, what passes computed with, gradients cut off, x or its positions written to.
+    # Catches a hard-coded dtype, arithmetic on channels that pass, gradients cut off, x or positions changed in place.
     with check.criterion("dtype and gradients kept, what passes bit for bit, arguments left alone", 0.125):
         _partial_form(check)
 
-    # Frequencies made on the CPU.
+    # Catches frequencies created on the CPU.
     with check.follows_device(0.125):
         given = check.randn(2, 3, 5, 8), torch.arange(5, device=check.device), 4
         check.follows(calling(*given), "partial_rotary_emb(x (2, 3, 5, 8), positions 0..4, 4)")
@@ -177,7 +177,7 @@ def _partial_far(check: Check, rows_are_right: Gate) -> None:
     _partial(check, x.bfloat16(), positions, 16, "up to 8191", ROUNDED[torch.bfloat16], HALF_PRECISION)
     whole = torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
     _partial(check, check.randn(1, 1, 4, 20), whole.half(), 16, "up to 2047 in float16", FAR, HALF_POSITIONS)
-    with rows_are_right:  # else they would cost twice
+    with rows_are_right:  # otherwise one mistake costs points twice
         x, rows = check.randn(2, 3, 6, 12), far_positions(check, 2, 6)
         near = [[0, 1, 2, 3, 4, 5], [7, 8, 9, 10, 11, 12]]
         _partial(check, x, near, 8, "of shape (2, 6)", hint=BASE_OF_ROWS, base=500.0)
@@ -192,7 +192,7 @@ def _partial_form(check: Check) -> None:
     plain = calling(x, steps, 4)
     check.agrees(plain, call(x), NEAR)
     check.has_dtype(plain, torch.float32, call(x))
-    check.keeps(lambda f, *given: f(*given, 4), call(x), x, steps)  # first: it spoils the gradient
+    check.keeps(lambda f, *given: f(*given, 4), call(x), x, steps)  # first: a write spoils the gradient
     check.agrees(differentiating(x, steps, 4), f"the gradient of {call(x)}", SLOPE, CUT)
     _partial(check, check.randn(2, 4, 3, 10).transpose(1, 2), 4, 4, ", x not contiguous", hint=STRIDES)
     for dtype in (torch.float64, torch.bfloat16):
@@ -202,7 +202,7 @@ def _partial_form(check: Check) -> None:
         check.agrees(passed(4, probe), f"channels 4 to 9 of {call(other)}", EXACT, PASSED)
     low, rows = x.bfloat16(), steps.repeat(2, 1)
     all_channels, words = calling(low, rows, 10), "positions of shape (2, 4), rotary_dim 10"
-    with check.answers(all_channels, call(low, words)):  # else they would cost twice
+    with check.answers(all_channels, call(low, words)):  # otherwise one mistake costs points twice
         check.has_dtype(all_channels, torch.bfloat16, call(low, words))
         check.unchanged(lambda f: f(x, rows, 10), call(x, words), x, rows)
 
@@ -233,26 +233,26 @@ WITHOUT_TOKENS: tuple[Text, ...] = ((0, 3), (2, (0, 2, 2), (1, 0, 3), (4, 2, 0),
 @exercise(WEEK, "mrope_positions")
 def mrope_positions(check: Check) -> None:
     def numbering(segments: Text) -> Probe:
-        return lambda f: f(list(segments))  # the sandbox passes lists and tuples as what they are
+        return lambda f: f(list(segments))  # the sandbox keeps lists and tuples apart
 
     def agrees(segments: Text, hint: Hint | str = "", tolerance: Tolerance = EXACT) -> None:
         check.agrees(numbering(segments), f"mrope_positions({list(segments)})", tolerance, hint)
 
-    # Axes in another order, or that start at 1.
+    # Catches axes in another order, or starting at 1.
     with check.criterion("a text; a single grid", 1, golden=True):
         agrees((3,))
         for grid in ((2, 3, 4), (3, 4, 2)):
             agrees((grid,))
-    # A segment that starts at the number of tokens so far, or at the last number in place of the largest.
+    # Catches a segment that starts at the number of tokens so far, or at the last number instead of the largest.
     with check.criterion("text and pictures by turns", 1, golden=True):
         agrees(((1, 3, 3),))
         for segments in WITH_PICTURES:
             agrees(segments, AFTER)
-    # Time that does not count, or starts at 0 again.
+    # Catches a time axis that does not count, or starts at 0 again.
     with check.criterion("videos, and what follows them", 0.75, golden=True):
         for segments in WITH_VIDEOS:
             agrees(segments, VIDEO)
-    # Numbers as floats, a list emptied while it is read, max() of nothing.
+    # Catches floats as positions, a list emptied while it is read, max() of nothing.
     with check.criterion("int64; segments without tokens", 0.25):
         check.has_dtype(numbering((2, (1, 2, 2), 1)), torch.int64, "mrope_positions([2, (1, 2, 2), 1])")
         given = [2, 3, 1]
@@ -262,7 +262,7 @@ def mrope_positions(check: Check) -> None:
                 segment for segment in segments if segment != 0 and not (isinstance(segment, tuple) and 0 in segment)
             )
             others_right = check.holds(numbering(others), f"mrope_positions({list(others)})") if others else None
-            with nullcontext() if others_right is None else others_right:  # else paid for above
+            with nullcontext() if others_right is None else others_right:  # otherwise paid for above
                 agrees(segments, NO_TOKENS, WHOLE)
 
 
@@ -303,13 +303,13 @@ def _mrope(
 
 
 def _places(check: Check, *shape: int) -> Tensor:
-    """Positions 0 .. 39, other ones on every axis."""
+    """Random positions 0 .. 39, drawn separately for every axis."""
     return check.randint(0, 40, shape)
 
 
 @exercise(WEEK, "apply_mrope")
 def apply_mrope(check: Check) -> None:
-    # One axis for all pairs, axes exchanged or woven, frequencies that start again with each section.
+    # Catches one axis for all pairs, axes swapped or interleaved, frequencies that restart with each section.
     with check.criterion("each pair turns by the axis of its section", 1.5, golden=True):
         same = torch.arange(3, device=check.device).expand(3, 3).contiguous()
         _mrope(check, check.randn(3, 3, 3, 12), same, (2, 2, 2), ", the same on all axes")
@@ -318,31 +318,31 @@ def apply_mrope(check: Check) -> None:
         text_and_grid = torch.tensor([[0, 1, 2, 2, 2, 2, 4], [0, 1, 2, 2, 3, 3, 4], [0, 1, 2, 3, 2, 3, 4]])
         x, positions = check.randn(2, 2, 7, 12), text_and_grid.to(check.device)
         _mrope(check, x, positions, (2, 2, 2), ", a grid between two texts", hint=GRID_BEHIND_TEXT)
-    # Sections taken for channels or for thirds, 10,000 written as a number.
+    # Catches sections read as channels or replaced by thirds, and a hard-coded base of 10,000.
     with check.criterion("sections of different sizes, another base", 1, golden=True):
         _mrope_sections(check)
-    # Rows that broadcast along the heads.
+    # Catches rows that broadcast along the heads.
     with check.criterion("one row of positions per sequence", 0.5, golden=True):
         _mrope(check, check.randn(3, 3, 3, 12), _places(check, 3, 3), (2, 3, 1))
         for batch, seq_len in ((3, 3), (2, 5)):
             x = check.randn(batch, 3, seq_len, 12)
             _mrope(check, x, _places(check, 3, batch, seq_len), (2, 3, 1), hint=MROPE_ROWS)
         rows_are_right = check.reached()
-    # Rounded positions, angles in half precision.
+    # Catches rounded positions, and angles in half precision.
     with check.criterion("real positions; far ones, also in half precision", 0.5, golden=True):
         _mrope_far(check, rows_are_right)
-    # Pairs that are left out or do not exist.
+    # Catches sections that leave pairs out or count pairs that do not exist.
     with check.criterion("refuses sections that do not add up to head_dim/2", 0.25):
         positions = _places(check, 3, 3)
         for head_dim, sections in ((12, (2, 2, 1)), (12, (3, 3, 1)), (7, (1, 1, 1))):
             x = check.randn(1, 2, 3, head_dim)
             words = f"apply_mrope({named(x)}, sections {sections})"
             check.raises(calling(x, positions, sections), ValueError, words)
-    # A dtype forced, gradients cut off, an argument written to, angles kept of positions that have moved on.
+    # Catches a hard-coded dtype, gradients cut off, an argument changed in place, angles kept after positions change.
     with check.criterion("dtype and gradients kept, arguments left alone", 0.125):
         _mrope_form(check, rows_are_right)
 
-    # Frequencies made on the CPU.
+    # Catches frequencies created on the CPU.
     with check.follows_device(0.125):
         given = check.randn(2, 3, 5, 12), torch.arange(5, device=check.device).expand(3, 5), [2, 2, 2]
         check.follows(calling(*given), "apply_mrope(x (2, 3, 5, 12), positions (3, 5), [2, 2, 2])")
@@ -354,12 +354,12 @@ def _mrope_sections(check: Check) -> None:
         _mrope(check, check.randn(*shape), _places(check, 3, shape[2]), sections, hint=UNEVEN)
     x, positions = check.randn(2, 2, 5, 16), _places(check, 3, 5)
     _mrope(check, x, positions, (4, 2, 2))
-    wide = check.randn(2, 2, 5, 20)  # asked for the first time with another base
+    wide = check.randn(2, 2, 5, 20)  # first asked with another base
     _mrope(check, wide, positions, (5, 3, 2), hint=BASE, base=500)
     _mrope(check, wide, positions, (5, 3, 2), hint=REMEMBERED_BASE)
     _mrope(check, x, positions, (4, 2, 2), hint=BASE, base=7.5)
     rows, words = _places(check, 3, 2, 5), f"apply_mrope({named(x)}, positions (3, 2, 5), sections (4, 2, 2))"
-    with check.holds(calling(x, rows, (4, 2, 2)), words, NEAR):  # else they would cost twice
+    with check.holds(calling(x, rows, (4, 2, 2)), words, NEAR):  # otherwise one mistake costs points twice
         _mrope(check, x, rows, (4, 2, 2), hint=BASE_OF_ROWS, base=500.0)
     for sections in ((4, 0, 4), (8, 0, 0)):
         _mrope(check, x, positions, sections, hint=NO_PAIR)
@@ -375,7 +375,7 @@ def _mrope_far(check: Check, rows_are_right: Gate) -> None:
     _mrope(check, x.bfloat16(), positions, (2, 3, 3), " up to 8191", ROUNDED[torch.bfloat16], HALF_PRECISION)
     whole = torch.tensor([[0, 257, 1001, 2047], [3, 1023, 0, 511], [2045, 5, 77, 0]], device=check.device)
     _mrope(check, check.randn(1, 1, 4, 16), whole.half(), (2, 3, 3), " up to 2047 in float16", FAR, HALF_POSITIONS)
-    with rows_are_right:  # else they would cost twice
+    with rows_are_right:  # otherwise one mistake costs points twice
         x, rows = check.randn(2, 3, 6, 16), _places(check, 3, 2, 6)
         _mrope(check, x, rows / 4 - 5, (2, 3, 3), ", some negative, some fractional", hint=REAL_ROWS)
         far = far_positions(check, 3, 2, 6)
@@ -388,7 +388,7 @@ def _mrope_form(check: Check, rows_are_right: Gate) -> None:
     call = f"apply_mrope({named(x)}, positions (3, 4), sections {sections})"
     plain = calling(x, positions, sections)
     check.agrees(plain, call, NEAR)
-    check.keeps(lambda f, *given: f(*given, sections), call, x, positions)  # first: it spoils the gradient
+    check.keeps(lambda f, *given: f(*given, sections), call, x, positions)  # first: a write spoils the gradient
     check.looks_anew(call, check.randn(2, 3, 4, 12), _places(check, 3, 4), sections, tolerance=NEAR)
     check.agrees(differentiating(x, positions, sections), f"the gradient of {call}", SLOPE, CUT)
     turned = check.randn(2, 4, 3, 12).transpose(1, 2)
@@ -398,7 +398,7 @@ def _mrope_form(check: Check, rows_are_right: Gate) -> None:
         words = f"apply_mrope({named(other)}, sections {sections})"
         check.has_dtype(calling(other, positions, sections), dtype, words)
     check.has_dtype(plain, torch.float32, call)
-    with rows_are_right:  # else they would cost twice
+    with rows_are_right:  # otherwise one mistake costs points twice
         low, rows, call = x.bfloat16(), _places(check, 3, 2, 4), f"positions (3, 2, 4), sections {sections})"
         check.has_dtype(calling(low, rows, sections), torch.bfloat16, f"apply_mrope({named(low)}, {call}")
         check.unchanged(lambda f: f(x, rows, sections), f"apply_mrope({named(x)}, {call}", x, rows)
@@ -433,14 +433,14 @@ def sliding_window_mask(check: Check) -> None:
             call = f"sliding_window_mask({n_queries}, {n_keys}, {window})"
             check.agrees(calling(n_queries, n_keys, window), call, hint=hint)
 
-    # A window one too short or too long, open ahead, or cut into blocks.
+    # Catches a window one too short or too long, open to later keys, or cut into blocks.
     with check.criterion("as many queries as keys", 1, golden=True):
         masks((6, 6, 3), (9, 9, 2))
-    # One or both edges counted from position 0.
+    # Catches one or both edges counted from position 0.
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
         masks((6, 6, 3))
         masks((2, 7, 3), (1, 8, 5), (4, 6, 2), hint=WITH_A_CACHE)
-    # An index beyond the edge, torch.eye for window 1, a mask out of a table, a cached one that the caller may write to.
+    # Catches an index past the edge, torch.eye for window 1, a mask from a fixed table, a cached mask returned again.
     with check.criterion("window 1, windows as long as the text or longer, long texts; a new mask on each call", 0.25):
         masks((6, 6, 3), (2, 7, 3))
         masks((3, 5, 1), (1, 1, 1), hint=SMALLEST)
@@ -457,8 +457,8 @@ LARGE = (
     "Scores of order 1 are right, large ones are not. (exp overflows: use torch.softmax, or subtract the largest logit of "
     "each row first, the sink among them.)"
 )
-# Near -30000 float32 has steps of 0.002, and one who adds up exponents first rounds to them; a hidden key that counts
-# moves some weight by 0.1.
+# Near -30000 float32 has steps of 0.002, and answers that add up exponents first are rounded to them; a hidden key that
+# counts moves some weight by 0.1.
 ROUNDED_FAR = Tolerance(rtol=0, atol=0.02)
 EMPTY_SLOPE = "Where a row is -inf alone, the gradient must be finite."
 
@@ -479,11 +479,11 @@ def softmax_with_sink(check: Check) -> None:
     def agrees(tensors: list[Tensor], words: str, hint: Hint | str = "", tolerance: Tolerance = CLOSE) -> None:
         check.agrees(calling(*tensors), f"{words})", tolerance, hint)
 
-    # The sink left in, dropped before the softmax or given to all heads, weights that add up to 1.
+    # Catches a sink left in, dropped before the softmax or given to all heads, and weights that add up to 1.
     with check.criterion("one more logit per head, dropped after the softmax", 1, golden=True):
         for shape in ((4, 4, 4, 4), (2, 3, 5, 7), (1, 8, 1, 9)):
             agrees(*drawn(*shape))
-    # exp of a large logit, or the largest score subtracted without the sink.
+    # Catches exp of a large logit, and the largest score subtracted without regard to the sink.
     with check.criterion("large scores, large sinks", 0.25, golden=True):
         (scores, sinks), words = drawn(2, 3, 4, 5)
         agrees([scores, sinks], words)
@@ -491,14 +491,14 @@ def softmax_with_sink(check: Check) -> None:
             agrees([scores + shift, sinks + shift], f"{words} plus {shift}, sinks too", LARGE)
         agrees([scores, sinks + 500], f"{words}, sinks near 500", LARGE)
         large_are_right = check.reached()
-    # -inf that becomes NaN, in the weights or in a gradient.
+    # Catches -inf that becomes NaN, in the weights or in a gradient.
     with check.criterion("hidden keys, and rows without any", 0.5, golden=True):
         (scores, sinks), words = drawn(3, 3, 4, 4)
         agrees([scores, sinks], words)
         causal = scores.masked_fill(torch.ones(4, 4, dtype=torch.bool, device=check.device).triu(1), -torch.inf)
         agrees([causal, sinks], f"{words}, later keys -inf", HIDDEN)
         hidden_are_right = check.reached()
-        with large_are_right:  # else they would cost twice
+        with large_are_right:  # otherwise one mistake costs points twice
             low = f"{words}, later keys -inf, all others near -30000, sinks too"
             agrees([causal - 3e4, sinks - 3e4], low, FAR_BELOW, ROUNDED_FAR)
         empty = causal.clone()
@@ -506,12 +506,12 @@ def softmax_with_sink(check: Check) -> None:
         agrees([empty, sinks], f"{words}, some rows all -inf", EMPTY_ROW)
         finite = "whether the gradient for the scores is finite, where some rows are all -inf"
         check.agrees(finite_slope(empty, sinks, at=0), finite, hint=EMPTY_SLOPE)
-    # A dtype forced, gradients cut off, `view`, scores written to.
+    # Catches a hard-coded dtype, gradients cut off, `view`, scores changed in place.
     with check.criterion("float64, dtype and gradients kept, arguments left alone", 0.125):
         (scores, sinks), words = drawn(2, 3, 4, 5)
         plain, wide = calling(scores, sinks), calling(scores.double(), sinks.double())
         check.agrees(plain, f"{words})", CLOSE)
-        check.keeps(lambda f, *given: f(*given), f"{words})", scores, sinks)  # first: it spoils the gradient
+        check.keeps(lambda f, *given: f(*given), f"{words})", scores, sinks)  # first: a write spoils the gradient
         check.agrees(wide, f"{words}, float64)", DOUBLE, DTYPE)
         agrees([scores.mT.contiguous().mT, sinks], f"{words}, scores not contiguous", STRIDES)
         check.agrees(differentiating(scores, sinks, at=1), f"the gradient for the sinks of {words})", SLOPE, CUT)
@@ -519,11 +519,11 @@ def softmax_with_sink(check: Check) -> None:
         check.has_dtype(plain, torch.float32, f"{words})")
         later = torch.ones(4, 5, dtype=torch.bool, device=check.device).triu(1)
         hidden, words = scores.masked_fill(later, -torch.inf), f"{words}, later keys -inf"
-        with hidden_are_right:  # else they would cost twice
+        with hidden_are_right:  # otherwise one mistake costs points twice
             check.agrees(differentiating(hidden, sinks, at=0), f"the gradient for the scores of {words})", SLOPE, CUT)
             check.has_dtype(calling(hidden.half(), sinks.half()), torch.float16, f"{words}, float16)")
 
-    # A column of the sink made on the CPU.
+    # Catches a sink column created on the CPU.
     with check.follows_device(0.125):
         check.follows(
             calling(check.randn(2, 2, 3, 4), check.randn(2)), "softmax_with_sink(scores (2, 2, 3, 4), sink (2,))"
@@ -542,7 +542,7 @@ COUNTED = "The tokens kept are right, the positions are not. (Positions count in
 
 
 def ascending(otherwise: Hint | str) -> Hint:
-    """The right numbers in another order; else what `otherwise` says."""
+    """Return a hint that recognises the right numbers in another order; in other cases it says `otherwise`."""
 
     def fits(got: Any, expected: Any) -> bool:
         if not isinstance(got, Tensor) or got.shape != expected.shape or torch.equal(got, expected.to(got)):
@@ -578,15 +578,15 @@ def streaming_cache(check: Check) -> None:
         check.agrees(result(calling(*sizes), place), call, EXACT, hint if place else ascending(hint))
 
     long = ((20, 4, 6), (7, 1, 1), (40, 12, 5))
-    # A window that gives up keys for the sinks, is one too small, or holds the sinks alone.
+    # Catches a window that gives up keys for the sinks, is one too small, or holds only the sinks.
     with check.criterion("which tokens are kept", 0.75, golden=True):
         for sizes in long:
             part(0, *sizes)
-    # Positions in the text, or from 1.
+    # Catches positions in the text, and positions from 1.
     with check.criterion("their positions in the cache", 0.5, golden=True):
         for sizes in long:
             part(1, *sizes, hint=COUNTED)
-    # Tokens kept twice or given negative numbers, [-0:] for no sinks.
+    # Catches tokens kept twice or with negative numbers, and [-0:] for no sinks.
     with check.criterion("short texts, no sinks", 0.5, golden=True):
         for place in (0, 1):
             part(place, 20, 4, 6)
@@ -595,7 +595,7 @@ def streaming_cache(check: Check) -> None:
         for sizes in ((8, 4, 6), (10, 4, 6), (3, 4, 6), (1, 2, 3), (3, 0, 8)):
             part(0, *sizes, hint=SHORT)
             part(1, *sizes, hint=SHORT)
-    # Numbers as floats where a range is empty, cached tensors that the caller may write to.
+    # Catches floats where a range is empty, and cached tensors that the caller can overwrite.
     with check.criterion("int64, new tensors on each call", 0.25):
         for place in (0, 1):
             for sizes in ((20, 4, 6), (9, 0, 5), (3, 4, 6)):  # the type alone: values are compared above
@@ -634,14 +634,14 @@ LATENT_NAMES = ("q_nope", "q_rope", "latent", "k_rope", "w_uk", "w_uv")
 
 
 def _handing_over(*arguments: Tensor) -> Probe:
-    """The arguments as they are, not copies of them."""
+    """A call with the arguments themselves, not copies of them."""
     return lambda f: f(*arguments)
 
 
 def _latent(
     check: Check, batch: int, heads: int, n_queries: int, n_keys: int, dn: int, dr: int, dv: int, rank: int
 ) -> Drawn:
-    """Inputs with scores of order 1 for each part."""
+    """Return inputs with scores of order 1 for each part, and the description of their call."""
     tensors = [
         check.randn(*shape)
         for shape in (
@@ -673,37 +673,37 @@ def _without(tensors: list[Tensor], *places: int) -> list[Tensor]:
     return [torch.zeros_like(tensor) if at in places else tensor for at, tensor in enumerate(tensors)]
 
 
-# batch = heads, and dn = dv = rank: there a mixed-up axis or matrix gives a wrong value.
+# SQUARE has batch = heads and dn = dv = rank: there a mixed-up axis or matrix gives a wrong value, not an error.
 SQUARE, SOME = (3, 3, 5, 5, 4, 2, 4, 4), (2, 3, 5, 5, 6, 4, 7, 9)
 
 
 @exercise(WEEK, "mla_attention")
 def mla_attention(check: Check) -> None:
-    # Values from w_uk, of one head for all, or the latent itself.
+    # Catches values from w_uk, one head's values for all heads, and the latents as values.
     with check.criterion("the values: queries zero", 0.75, golden=True):
         for sizes in (SQUARE, SOME):
             tensors, words = _latent(check, *sizes)
             _mla(check, _without(tensors, 0, 1), f"{words}, q_nope and q_rope zero")
-    # A scale of one part or of the rank, w_uk of another head.
+    # Catches a scale by the width of one part or by the rank, and w_uk of another head.
     with check.criterion("the content part: q_rope zero", 1, golden=True):
         _mla_part(check, 1, "q_rope zero", CONTENT)
-    # The part left out, not scaled, or added after the softmax.
+    # Catches a rotated part that is missing, unscaled, or added after the softmax.
     with check.criterion("the rotated part: q_nope zero", 0.75, golden=True):
         _mla_part(check, 0, "q_nope zero", ROTATED)
-    # Two softmaxes, a softmax over the queries or in blocks, exp of a large score.
+    # Catches a softmax for each part, over the queries or in blocks, and exp of large scores.
     with check.criterion("both parts, any sizes", 1, golden=True):
         _mla_sizes(check)
         large_are_right = check.reached()
-    # A mask after the softmax, inverted, of one shape alone, a low number for -inf, NaN in rows without a key.
+    # Catches a mask after the softmax, inverted or of one shape only, a low number for -inf, NaN in rows without a key.
     with check.criterion("masks, and rows that may attend to nothing", 1, golden=True):
         _mla_masks(check, large_are_right)
         with large_are_right:
             masks_are_right = check.reached()
-    # A dtype forced, gradients cut off, `view` of a projection, hidden latents emptied in place.
+    # Catches a hard-coded dtype, gradients cut off, `view` on transposed heads, hidden latents zeroed in place.
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         _mla_form(check, masks_are_right)
 
-    # Scores or a mask made on the CPU.
+    # Catches scores or a mask created on the CPU.
     with check.follows_device(0.25):
         shapes = ((2, 2, 3, 4), (2, 2, 3, 2), (2, 5, 6), (2, 5, 2), (2, 4, 6), (2, 5, 6))
         given = [check.randn(*shape) for shape in shapes]
@@ -711,7 +711,7 @@ def mla_attention(check: Check) -> None:
 
 
 def _mla_part(check: Check, zero: int, words: str, hint: str) -> None:
-    """One part of the score alone, after the values: they are seen where both parts are zero."""
+    """Compare one part of the score alone; before it compare the values, with both parts zero."""
     tensors, call = _latent(check, *SQUARE)
     _mla(check, _without(tensors, 0, 1), f"{call}, q_nope and q_rope zero")
     for sizes in (SQUARE, SOME):
@@ -725,7 +725,7 @@ def _mla_sizes(check: Check) -> None:
         _mla(check, tensors, words, hint)
     _mla(check, *_latent(check, 1, 2, 3, 300, 4, 2, 3, 5), MANY_KEYS)
     shifted = [tensor.clone() for tensor in tensors]
-    shifted[1][..., 0], shifted[3][..., 0] = 30.0, 30.0  # for all keys alike: nothing may change
+    shifted[1][..., 0], shifted[3][..., 0] = 30.0, 30.0  # the same for all keys, so softmax ignores it
     _mla(check, shifted, f"{words}, all scores far larger", LARGE_SCORES, tolerance=SLOPE)
 
 
@@ -748,8 +748,8 @@ def _mla_masks(check: Check, large_are_right: Gate) -> None:
     mask[:, :, 1], mask[1, 2] = False, False
     _mla(check, tensors, f"{words}, mask (2, 3, 4, 6), some rows all False", NO_KEY, mask)
     finite = "whether the gradient for latent is finite, where some rows of the mask are all False"
-    check.agrees(finite_slope(*tensors, mask, at=2), finite, hint=NO_KEY_SLOPE)  # it enters scores and values
-    with large_are_right:  # else they would cost twice
+    check.agrees(finite_slope(*tensors, mask, at=2), finite, hint=NO_KEY_SLOPE)  # latent enters both scores and values
+    with large_are_right:  # otherwise one mistake costs points twice
         low, last = [tensor.clone() for tensor in tensors], torch.ones(4, 6, dtype=torch.bool, device=check.device)
         low[1][..., 0], low[3][..., 0], low[3][:, 5, 0], last[:, 5] = 200.0, -200.0, 0.0, False
         words = f"{words}, all scores near -13000 but those of a hidden key"
@@ -760,17 +760,17 @@ def _mla_form(check: Check, masks_are_right: Gate) -> None:
     tensors, words = _latent(check, 2, 2, 3, 5, 4, 2, 6, 7)
     plain, wide = calling(*tensors), calling(*[tensor.double() for tensor in tensors])
     check.agrees(plain, f"{words})", CLOSE)
-    check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)  # first: it spoils the gradient
+    check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)  # first: a write spoils the gradient
     mask = torch.ones(2, 1, 1, 5, dtype=torch.bool, device=check.device)
     mask[..., 2], mask[1] = False, False
-    with masks_are_right:  # what is asked with a padding mask would else cost twice
+    with masks_are_right:  # otherwise a wrong padding mask costs points twice
         call = f"{words}, mask (2, 1, 1, 5), mask[1] all False)"
         check.unchanged(_handing_over(*tensors, mask), call, *tensors, mask)
     check.agrees(wide, f"{words}, float64)", DOUBLE, DTYPE)
     turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors]
     _mla(check, turned, f"{words}, not contiguous", STRIDES)
     padding = mixed_mask(check, 2, 1, 1, 5)
-    for at in (5, 4, 3, 2, 1):  # q_nope last: the others tell who detaches the result
+    for at in (5, 4, 3, 2, 1):  # q_nope comes last: the others show a detached result
         call = f"the gradient for {LATENT_NAMES[at]} of {words})"
         check.agrees(differentiating(*tensors, at=at), call, SLOPE, CUT)
     with masks_are_right:
@@ -787,9 +787,9 @@ def _mla_form(check: Check, masks_are_right: Gate) -> None:
 # ---- 8.5 layers_that_turn -------------------------------------------------------------------------------------------
 
 WINDOW, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
-# Fields of released models as their config.json has them, where they concern positions. From EleutherAI/pythia a19eecb and
-# Stability-AI/StableLM 93eea08 (their yml files), Black et al. 2022 (arXiv:2204.06745), UsefulSensors/moonshine-tiny and fine-tuned
-# copies of Llama 4 Scout (config.json), transformers 4.56 (documentation of EXAONE 4), google-deepmind/gemma (Gemma3_1B) and
+# Fields about positions in the config.json of released models. From EleutherAI/pythia a19eecb and Stability-AI/StableLM
+# 93eea08 (their yml files), Black et al. 2022 (arXiv:2204.06745), UsefulSensors/moonshine-tiny and fine-tuned copies of
+# Llama 4 Scout (config.json), transformers 4.56 (documentation of EXAONE 4), google-deepmind/gemma (Gemma3_1B) and
 # deepseek-ai/DeepSeek-V3.2-Exp 3b99a53. test_what_models_do_in_production builds the layers of transformers from them.
 PYTHIA = {
     "model_type": "gpt_neox",
@@ -851,25 +851,25 @@ def layers_that_turn(check: Check) -> None:
         check.agrees(probe, f"layers_that_turn({name})", WHOLE, hint)
 
     def drawn(pattern: list[Any], most: int) -> list[Any]:
-        """The pattern some times over, and the beginning of it once more."""
+        """Repeat the pattern a random number of times and add a random part of its beginning."""
         whole, rest = (int(check.randint(1, most)) for _ in range(2))
         return pattern * (1 + whole) + pattern[: rest % len(pattern)]
 
-    # The share of hidden_size, or read under one of its names alone; a width that is not floored to an even number.
+    # Catches a share of hidden_size, a share read under one of its names only, and a width that is not rounded down.
     with check.criterion("a share of each head: GPT-NeoX, StableLM, Moonshine", 0.75, golden=True):
         agrees("Pythia-160m", PYTHIA)
         agrees("GPT-NeoX-20B", NEOX_20B)
         agrees("StableLM 2 12B", STABLELM_12B, SHARE)
         agrees("Moonshine tiny", MOONSHINE, SHARE)
         agrees("Moonshine tiny with another share", MOONSHINE | {"partial_rotary_factor": 0.63}, FLOORED)
-    # The list read inverted, or every fourth layer assumed.
+    # Catches an inverted list, and the assumption that every fourth layer does not turn.
     with check.criterion("a list of layers: SmolLM3, Llama 4", 0.75, golden=True):
         agrees("Llama 4 Scout", LLAMA_4)
         rotates = drawn([1, 1, 0, 1, 0], 6)
         agrees("SmolLM3 with another list", {"model_type": "smollm3", "num_hidden_layers": len(rotates), "hidden_size": 2048,
                                              "num_attention_heads": 16, "no_rope_layers": rotates})  # fmt: skip
         agrees("Llama 4 Scout with layer_types", LLAMA_4 | {"layer_types": [FULL] * 48}, LISTED_TOO)
-    # A rule of one model taken for all, null taken for a given field, head_dim computed where it is given.
+    # Catches one model's rule applied to all, null read as a given field, head_dim computed where it is given.
     with check.criterion("kinds of layers: EXAONE 4, Cohere 2, Gemma 3, Qwen3-Next", 1, golden=True):
         agrees("EXAONE 4.0 32B", EXAONE_32B)
         kinds = drawn([WINDOW, WINDOW, FULL], 8)
@@ -885,7 +885,7 @@ def layers_that_turn(check: Check) -> None:
         agrees("EXAONE 4.0 1.2B, partial_rotary_factor null", EXAONE_1B | {"partial_rotary_factor": None}, NULL)
         within = {"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": None}}
         agrees("EXAONE 4.0 1.2B, partial_rotary_factor null in rope_parameters", EXAONE_1B | within, NULL)
-    # The whole head turned, or its width computed from hidden_size; null fields deleted from the caller's dict.
+    # Catches a whole head rotated, its width computed from hidden_size, null fields deleted from the caller's dict.
     with check.criterion("latent attention: DeepSeek-V3.2; the configuration left alone", 0.5):
         agrees("DeepSeek-V3.2", DEEPSEEK)
         agrees("DeepSeek-V3.2 with head_dim", DEEPSEEK | {"head_dim": 192}, HEAD_DIM_TOO)

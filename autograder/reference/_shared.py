@@ -1,4 +1,4 @@
-"""What several methods need: argument checks, the frequencies of the pairs, the dtype to compute in."""
+"""Shared by several methods: argument checks, the frequencies of the pairs, the dtype to compute in."""
 
 import torch
 
@@ -18,7 +18,7 @@ def require_heads(d_model: int, n_heads: int) -> None:
 def pair_frequencies(dim: int, base: float, name: str = "head_dim") -> torch.Tensor:
     """Angular frequencies base**(-2i/dim), i = 0 .. dim/2 - 1, in radians per position: (dim/2,) float64 on the CPU.
 
-    Vaswani et al. 2017, section 3.5; RoPE (Su et al. 2021, arXiv:2104.09864) takes the same ones.
+    Vaswani et al. 2017, section 3.5; RoPE (Su et al. 2021, arXiv:2104.09864) uses the same ones.
     """
     require_even(dim, name)
     # 2i/dim, not i/dim: both channels of a pair share one frequency.

@@ -15,8 +15,8 @@ def alibi_slopes(n_heads: int) -> torch.Tensor:
     """One slope per head, per position of distance: (n_heads,) float32 on the CPU.
 
     2**(-8k/n_heads), k = 1 .. n_heads, if n_heads is a power of two: the first head is the steepest. Otherwise, with c
-    the largest power of two below n_heads: the slopes of c heads, then every second one of 2c heads, from the first on,
-    as many as are missing. That order is the official one and not sorted. n_heads < 1: ValueError.
+    the largest power of two below n_heads: the slopes of c heads, then every second slope of 2c heads, from the first
+    on, until there are n_heads. This is the official order; it is not sorted. ValueError if n_heads < 1.
 
     Source: Press et al. 2021 (arXiv:2108.12409), section 3; the official code's get_slopes for other head counts.
     """
@@ -36,8 +36,8 @@ def _slopes(n_heads: int) -> list[float]:
 def alibi_bias(n_heads: int, n_queries: int, n_keys: int | None = None) -> torch.Tensor:
     """-slope * |i - j|, to be added to the scaled scores: (n_heads, n_queries, n_keys) float32 on the CPU.
 
-    n_keys defaults to n_queries. The queries are the last n_queries positions: row r stands at position
-    i = n_keys - n_queries + r. Unless 1 <= n_queries <= n_keys and n_heads >= 1: ValueError.
+    n_keys defaults to n_queries. The queries are the last n_queries positions: row r is at position
+    i = n_keys - n_queries + r. ValueError unless 1 <= n_queries <= n_keys and n_heads >= 1.
 
     Source: Press et al. 2021 (arXiv:2108.12409), section 3, there for j <= i; |i - j| extends it to both sides.
     """
@@ -63,7 +63,7 @@ def per_key_bias_is_equivalent(scores: torch.Tensor, slopes: torch.Tensor, causa
     """Whether softmax(scores + slope*j) and softmax(scores - slope*|i-j|) differ by at most 1e-5 anywhere.
 
     scores: (batch, heads, n_queries, n_keys), not masked; slopes: (heads,); causal: apply the causal mask, aligned at
-    the end, to both. Computed in float64; returns a Python bool. n_queries > n_keys: ValueError.
+    the end, to both. Computed in float64; returns a Python bool. ValueError if n_queries > n_keys.
 
     Source: under a causal mask |i-j| = i-j, and the two biases differ by slope*i, which a softmax over j does not see;
     this is why the official code and BLOOM may use the per-key form.
@@ -86,7 +86,7 @@ class ALiBiMultiHeadAttention(MultiHeadProjections):
     forward(x, is_causal=True): x (batch, seq_len, d_model) -> the same shape and dtype. Without the mask the bias is
     symmetric, -slope * |i - j|. The bias is exact in the dtype that attention computes in: float64 for float64 input,
     float32 for float32, bfloat16 and float16. The state_dict holds the weights of q_proj, k_proj, v_proj, o_proj and
-    nothing else. d_model that n_heads does not divide: ValueError.
+    nothing else. ValueError if n_heads does not divide d_model.
 
     Source: Press et al. 2021 (arXiv:2108.12409), section 3.
     """
@@ -106,7 +106,7 @@ class ALiBiMultiHeadAttention(MultiHeadProjections):
 
 
 def effective_window(slope: float | torch.Tensor, tol: float | torch.Tensor = 0.01) -> int:
-    """The least whole distance at which exp(-slope * distance) <= tol, a Python int (positions).
+    """The smallest whole distance at which exp(-slope * distance) <= tol, a Python int (positions).
 
     slope > 0 and 0 < tol <= 1, floats or 0-d tensors; otherwise ValueError.
 

@@ -1,4 +1,4 @@
-"""Attention without any position, and what a permutation of the tokens does to it."""
+"""Attention without positions, and the effect of permuting its tokens."""
 
 import math
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def attend(
 
 
 def weights_of(scores: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-    """The softmax of ready scores over the keys, in their dtype; rows that may attend to no key are zero."""
+    """The softmax of finished scores over the keys, in their dtype; rows that may attend to no key are zero."""
     if mask is None:
         return scores.softmax(dim=-1)
     mask = mask.to(scores.device)
@@ -58,7 +58,7 @@ def equivariance_gap(f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor,
     """max |f(x[:, perm]) - f(x)[:, perm]|, a Python float: zero if f is permutation-equivariant.
 
     f: callable from (batch, seq_len, d) to (batch, seq_len, ...); x: (batch, seq_len, d); perm: LongTensor (seq_len,).
-    The difference is taken in float64, so that it is not rounded itself.
+    The difference is taken in float64, so that the subtraction does not round.
 
     Source: the definition of equivariance, f(P x) = P f(x).
     """
@@ -70,8 +70,8 @@ def equivariance_gap(f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor,
 def causal_mask(n_queries: int, n_keys: int) -> torch.Tensor:
     """Boolean (n_queries, n_keys) on the CPU, True = may attend.
 
-    The queries are the last n_queries positions (the earlier keys come from a cache): query row r stands at position
-    n_keys - n_queries + r and sees the keys up to and including its own. More queries than keys: ValueError.
+    The queries are the last n_queries positions (the earlier keys come from a cache): query row r is at position
+    n_keys - n_queries + r and sees the keys up to and including its own. ValueError if n_queries > n_keys.
 
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.3, for the mask; the alignment is that of a KV cache.
     """
@@ -86,7 +86,7 @@ def causal_mask(n_queries: int, n_keys: int) -> torch.Tensor:
 class MultiHeadProjections(nn.Module):
     """The four bias-free projections of multi-head attention, shared by the RoPE and the ALiBi module.
 
-    d_model that n_heads does not divide: ValueError. Source: Vaswani et al. 2017, section 3.2.2.
+    ValueError if n_heads does not divide d_model. Source: Vaswani et al. 2017, section 3.2.2.
     """
 
     def __init__(self, d_model: int, n_heads: int) -> None:

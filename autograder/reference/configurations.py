@@ -9,11 +9,11 @@ NO_ROTATION_WITHOUT_A_WINDOW = ("cohere2", "exaone4")
 def layers_that_turn(config: Mapping[str, Any]) -> list[int]:
     """For every layer, how many channels of a query or key head RoPE turns; 0 where the layer has no rotation.
 
-    config: the fields of a config.json. The width of a head is head_dim, or hidden_size // num_attention_heads without it.
-    Channels: qk_rope_head_dim where it is given (latent attention), else int(width * share), the share being
-    partial_rotary_factor, at the top or in rope_parameters, or GPT-NeoX's older rotary_pct, or 1. A layer with a false entry
-    in no_rope_layers does not turn, nor does linear attention, nor, in Cohere 2 and EXAONE 4 with a sliding_window, full
-    attention. A field that is null counts as missing, also inside rope_parameters.
+    config: the fields of a config.json. The width of a head is head_dim, or without it hidden_size //
+    num_attention_heads. Channels: qk_rope_head_dim where it is given (latent attention), otherwise int(width * share).
+    The share is partial_rotary_factor, at the top or in rope_parameters, or GPT-NeoX's older rotary_pct, or 1. Three
+    kinds of layers do not turn: those with a false entry in no_rope_layers, linear attention, and full attention in
+    Cohere 2 and EXAONE 4 with a sliding_window. A field that is null counts as missing, also inside rope_parameters.
 
     Source: the attention classes of transformers 5.23 (SmolLM3Attention, Llama4TextAttention, Cohere2Attention,
     Exaone4Attention, Qwen3NextDecoderLayer, DeepseekV3Attention; compute_default_rope_parameters for the share).

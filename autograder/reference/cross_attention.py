@@ -14,9 +14,9 @@ class CrossAttention(MultiHeadProjections):
     (batch, n_memory, d_model); memory_mask bool (batch, n_memory), True = a real token. positions (n_queries,) or
     (batch, n_queries) and memory_positions (n_memory,) or (batch, n_memory), real numbers: with both, queries and keys
     are rotated by theirs (interleaved); with none, nothing is rotated; with one alone, ValueError. Returns (batch,
-    n_queries, d_model); where a memory has no real token, zeros.
+    n_queries, d_model), zeros where a memory has no real token.
     The state_dict holds the weights of q_proj, k_proj, v_proj, o_proj and nothing else.
-    d_model that n_heads does not divide, odd head_dim: ValueError; a mask that is not boolean: TypeError.
+    ValueError if n_heads does not divide d_model or head_dim is odd; TypeError if memory_mask is not boolean.
 
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.3; Su et al. 2021 (arXiv:2104.09864) for the rotation.
     """

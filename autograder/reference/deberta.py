@@ -14,7 +14,7 @@ def deberta_scores(q: Tensor, k: Tensor, pos_q: Tensor, pos_k: Tensor) -> Tensor
 
     q, k: (batch, heads, seq_len, head_dim); pos_q, pos_k: (heads, 2*span, head_dim), the projected table of relative
     positions; row = clamp(i - j + span, 0, 2*span - 1) for query i and key j, the same in both terms. Not masked.
-    Other numbers of queries than keys, tables of different or of an odd number of rows: ValueError.
+    ValueError if the numbers of queries and keys differ, or the tables' row counts differ or are odd.
 
     Source: He et al. 2021 (arXiv:2006.03654), section 3.1, in the form of the published code (microsoft/DeBERTa,
     disentangled_attention.py, and transformers): the paper's equation prints the row of (j, i) in the last term.

@@ -15,8 +15,8 @@ def loss_by_length(
     model: maps int64 (batch, L) to logits (batch, L, vocab); tokens: int64 (batch, n) with n > max(lengths).
     At length L the model reads tokens[:, -L-1:-1]; the targets are tokens[:, -n_targets:] at every length, so the
     numbers compare the contexts and not the texts. Keys are ints, values floats. The model runs in eval mode without
-    gradients; afterwards every submodule has the training flag it had before, also if the model fails.
-    Unless 1 <= n_targets <= L < n for each length L: ValueError.
+    gradients; afterwards every submodule has the training flag it had before, even if the model fails.
+    ValueError unless 1 <= n_targets <= L < n for each length L.
 
     Source: the definition of cross-entropy; fixed targets because the mean over the whole window moves with its length.
     """

@@ -20,8 +20,8 @@ def grouped_query_attention(
     q: (batch, n_heads, n_queries, head_dim); k: (batch, n_kv_heads, n_keys, head_dim); v: (batch, n_kv_heads, n_keys,
     v_dim). mask: boolean, broadcasts to (batch, n_heads, n_queries, n_keys), True = may attend; a query that may attend
     to no key has zero weights and a zero output. Returns out (batch, n_heads, n_queries, v_dim) and weights (batch,
-    n_heads, n_queries, n_keys). n_kv_heads that does not divide n_heads, k and v of different head counts: ValueError;
-    a mask that is not boolean: TypeError.
+    n_heads, n_queries, n_keys). ValueError if n_kv_heads does not divide n_heads or k and v have different head counts;
+    TypeError if the mask is not boolean.
 
     Source: Ainslie et al. 2023 (arXiv:2305.13245), section 2.2.
     """

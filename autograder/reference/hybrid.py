@@ -1,4 +1,4 @@
-"""A decoder block that knows two kinds of position: ALiBi among its own tokens, none towards the encoder's."""
+"""A decoder block that treats positions in two ways: ALiBi among its own tokens, none towards the encoder's."""
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ class HybridDecoderBlock(nn.Module):
     (batch, n_memory), True = a real token. Returns (batch, n, d_model):
     x + self_attn(norm1(x)), then x + cross_attn(norm2(x), memory, memory_mask), then x + ffn(norm3(x)).
     Parts: norm1, norm2, norm3, self_attn, cross_attn, ffn (Linear(d, 4d), exact GELU, Linear(4d, d)).
-    d_model that n_heads does not divide, odd head_dim: ValueError.
+    ValueError if n_heads does not divide d_model or head_dim is odd.
 
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.1, in the pre-norm order of Xiong et al. 2020
     (arXiv:2002.04745); Press et al. 2021 (arXiv:2108.12409) for the self-attention.

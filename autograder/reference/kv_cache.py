@@ -1,4 +1,4 @@
-"""Decoding with a KV cache: attention that takes a text in any pieces, left padding, a loop that writes, keys moved.
+"""Decoding with a KV cache: attention to a text in any pieces, left padding, a generation loop, shifted keys.
 
 A cache is a plain tuple (keys, values), each (batch, n_kv_heads, n_cached, head_dim). Keys are stored rotated.
 """
@@ -20,12 +20,12 @@ Cache = tuple[torch.Tensor, torch.Tensor]
 class CachedAttention(nn.Module):
     """Causal grouped-query self-attention with RoPE (interleaved) and a KV cache.
 
-    forward(x, cache=None): x (batch, n_new, d_model), the tokens at positions n_cached, n_cached + 1, ...; cache: what
-    the call before returned, or None at the start. Returns out (batch, n_new, d_model) and the cache of all tokens so
-    far; the one given is not changed. Any split of a text gives the output of the whole.
+    forward(x, cache=None): x (batch, n_new, d_model), the tokens at positions n_cached, n_cached + 1, ...; cache: as
+    the last call returned it, or None at the start. Returns out (batch, n_new, d_model) and the cache of all tokens
+    so far; the given cache is not changed. Any split of a text gives the output of the whole.
     The state_dict holds the weights of q_proj, k_proj, v_proj, o_proj and nothing else.
-    n_heads that does not divide d_model, n_kv_heads that does not divide n_heads, odd head_dim, a cache of another
-    shape: ValueError.
+    ValueError if n_heads does not divide d_model, n_kv_heads does not divide n_heads, head_dim is odd, or the cache has
+    another shape.
 
     Source: Shazeer 2019 (arXiv:1911.02150), MultiheadSelfAttentionIncremental, for decoding step by step; Ainslie et
     al. 2023 (arXiv:2305.13245) for the groups; Su et al. 2021 (arXiv:2104.09864) for the rotation.
@@ -59,7 +59,7 @@ class CachedAttention(nn.Module):
         return self.o_proj(out.transpose(1, 2).flatten(2)), (k, v)
 
     def _cached(self, cache: Cache, k: torch.Tensor) -> int:
-        """The number of tokens in the cache, if it fits the new keys."""
+        """The number of tokens in the cache; ValueError if it does not fit the new keys."""
         batch, n_kv_heads, _, head_dim = k.shape
         keys, values = cache
         if (
@@ -79,15 +79,15 @@ def padded_causal(keep: torch.Tensor, n_queries: int) -> tuple[torch.Tensor, tor
 
     keep: bool (batch, n_keys), True = a real token; padding on the left only, at least one real token in each row.
     Returns positions (batch, n_queries) int64, the number of real tokens before each one in its row, and the mask
-    (batch, 1, n_queries, n_keys) bool, True = may attend: real keys up to and including the query's own. What stands in
-    the rows of padding queries means nothing. n_queries > n_keys: ValueError; keep not boolean: TypeError.
+    (batch, 1, n_queries, n_keys) bool, True = may attend: real keys up to and including the query's own. The rows of
+    padding queries have no meaning. ValueError if n_queries > n_keys; TypeError if keep is not boolean.
 
     Source: the position rule of generation with left padding in transformers (generation/utils.py).
     """
     if keep.dtype != torch.bool:
         raise TypeError(f"keep must be boolean, got {keep.dtype}")
     n_keys = keep.shape[1]
-    causal = causal_mask(n_queries, n_keys).to(keep.device)  # first: it refuses more queries than keys
+    causal = causal_mask(n_queries, n_keys).to(keep.device)  # first, since it refuses n_queries > n_keys
     before = keep.cumsum(dim=1) - keep.long()
     return before[:, n_keys - n_queries :], causal & keep[:, None, None, :]
 
@@ -99,9 +99,9 @@ def generate(decode: Decode, prompts: Sequence[Sequence[int]], n_new: int) -> to
     """Continue prompts of different lengths in one batch, with the likeliest token at each step.
 
     decode(tokens, positions, mask, cache) -> (logits, cache): tokens (batch, n) int64, the new ones; positions (batch, n)
-    and mask (batch, 1, n, n_keys) as `padded_causal` gives them, n_keys counting cached and new tokens; cache: what the
-    call before returned, None in the first; logits (batch, n, n_tokens). prompts: lists of tokens, none empty; n_new >= 1.
-    Returns (batch, n_new) int64, the tokens written. Each prompt gets what it gets alone, and every token is read once.
+    and mask (batch, 1, n, n_keys) as `padded_causal` gives them, n_keys counting cached and new tokens; cache: as the
+    last call returned it, None at first; logits (batch, n, n_tokens). prompts: lists of tokens, none empty; n_new >= 1.
+    Returns (batch, n_new) int64, the tokens written. Each prompt continues as it would alone; every token is read once.
 
     Source: greedy search with left padding in transformers (generation/utils.py).
     """
@@ -123,9 +123,9 @@ def shift_cached_keys(k: torch.Tensor, offset: int, base: float = 10000.0) -> to
     """Rotated keys (interleaved) as if each one's position were larger by `offset`.
 
     k: (batch, heads, n_keys, head_dim), already rotated with `base`; offset: an int, also negative. Returns k's shape
-    and dtype. Odd head_dim: ValueError.
+    and dtype. ValueError if head_dim is odd.
 
     Source: rotations add up, R(p + offset) = R(offset) R(p) (Su et al. 2021, arXiv:2104.09864, section 3.2.2).
     """
-    # Every key turns by the same angle, wherever it stands.
+    # Every key turns by the same angle, whatever its position.
     return apply_rotary_emb(k, torch.full((k.shape[-2],), offset, device=k.device), base)

@@ -17,13 +17,13 @@ def mla_attention(
     w_uv: torch.Tensor,
     mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Attention whose keys (w_uk latent beside k_rope) and values (w_uv latent) are never written out.
+    """Attention that never writes out its keys (w_uk latent beside k_rope) and values (w_uv latent).
 
     q_nope: (batch, heads, n_queries, dn); q_rope: (batch, heads, n_queries, dr), rotated; latent: (batch, n_keys, r);
     k_rope: (batch, n_keys, dr), rotated, shared by the heads; w_uk: (heads, dn, r); w_uv: (heads, dv, r). Scores are
     divided by sqrt(dn + dr). mask: boolean, broadcasts to (batch, heads, n_queries, n_keys), True = may attend; a query
     that may attend to no key has a zero output. Returns (batch, heads, n_queries, dv) in q_nope's dtype.
-    A mask that is not boolean: TypeError.
+    TypeError if the mask is not boolean.
 
     Source: DeepSeek-AI 2024, DeepSeek-V2 (arXiv:2405.04434), sections 2.1.2 and 2.1.3, in the absorbed form of
     DeepSeek-V3's inference/model.py.
@@ -32,7 +32,7 @@ def mla_attention(
         raise TypeError(f"mask must be boolean, got {mask.dtype}")
     dtype = compute_dtype(q_nope.dtype)
     latent = latent.to(dtype)
-    # q . (w_uk c) = (w_uk^T q) . c: a query moves into the latent space once, and n_keys keys need not move out of it.
+    # q . (w_uk c) = (w_uk^T q) . c: a query moves into the latent space once, so n_keys keys need not move out of it.
     # einsum folds heads and queries; a product that broadcasts (`q @ latent[:, None].mT`) copies the latents per head.
     in_latent = torch.einsum("bhqd,hdr->bhqr", q_nope.to(dtype), w_uk.to(dtype))
     content = torch.einsum("bhqr,bkr->bhqk", in_latent, latent)

@@ -7,8 +7,8 @@ from torch import nn
 class LearnedPositionalEmbedding(nn.Module):
     """One trainable row per position, added to the input.
 
-    forward(x): x (batch, seq_len, d_model) -> the same shape, in x's dtype. seq_len > max_len: ValueError, for there is
-    no row to add.
+    forward(x): x (batch, seq_len, d_model) -> the same shape, in x's dtype. ValueError if seq_len > max_len, since
+    there is no row to add.
 
     Source: Gehring et al. 2017 (arXiv:1705.03122); BERT and GPT-2 use it, with this initial standard deviation.
     """

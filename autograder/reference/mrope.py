@@ -16,8 +16,8 @@ def mrope_positions(segments: Sequence[Segment]) -> torch.Tensor:
     """Positions of a text with pictures and videos: (3, n) int64 on the CPU, axes time, height, width.
 
     segments: in order, an int n for n text tokens (one number, the same on all axes), a tuple (t, h, w) for a grid of
-    t*h*w tokens, row-major, at (s + time, s + row, s + column). s is the start of the segment: 0 for the first, then the
-    largest number so far on any axis, plus 1. A segment without tokens moves nothing. A negative size: ValueError.
+    t*h*w tokens, row-major, at (s + time, s + row, s + column). s is the start of the segment: 0 for the first, then
+    the largest number so far on any axis, plus 1. A segment without tokens moves nothing. ValueError if a size < 0.
 
     Source: Wang et al. 2024 (arXiv:2409.12191), section 2.1: the next modality starts at the largest position so far,
     plus one.
@@ -42,8 +42,8 @@ def apply_mrope(
     pairs by time, the next sections[1] by height, the last sections[2] by width.
 
     x: (batch, heads, seq_len, head_dim); positions: real numbers, (3, seq_len) or (3, batch, seq_len).
-    Returns x's shape and dtype. Sections that do not add up to head_dim/2, another number of them than three, positions
-    of another shape: ValueError.
+    Returns x's shape and dtype. ValueError if sections are not three numbers that add up to head_dim/2, or if
+    positions have another shape.
 
     Source: Wang et al. 2024 (arXiv:2409.12191), section 2.1; the contiguous sections of transformers'
     modeling_qwen2_5_vl.py (recomposition_frequencies).
@@ -53,8 +53,8 @@ def apply_mrope(
         raise ValueError(f"three sections must add up to head_dim/2; got {tuple(sections)}, head_dim={head_dim}")
     if tuple(positions.shape) not in ((3, seq_len), (3, batch, seq_len), (3, 1, seq_len)):
         raise ValueError(f"positions must be (3, seq_len) or (3, batch, seq_len); got {tuple(positions.shape)}")
-    axis = torch.repeat_interleave(torch.tensor(sections, device="cpu")).to(x.device)  # of each pair
-    # The frequencies run through all pairs: they do not begin again with a section.
+    axis = torch.repeat_interleave(torch.tensor(sections, device="cpu")).to(x.device)  # the axis of each pair
+    # The frequencies run through all pairs and do not restart with a section.
     angles = positions.to(x.device, torch.float64)[axis].movedim(0, -1) * pair_frequencies(head_dim, base).to(x.device)
     if positions.ndim == 3:
         angles = angles[:, None]  # every head of a batch entry has the same positions

@@ -10,10 +10,10 @@ def partial_rotary_emb(
     x: torch.Tensor, positions: torch.Tensor, rotary_dim: int, base: float = 10000.0
 ) -> torch.Tensor:
     """Rotate the pairs (i, i + rotary_dim/2) of the first rotary_dim channels by positions * base**(-2i/rotary_dim)
-    radians, i = 0 .. rotary_dim/2 - 1; the other channels pass as they are.
+    radians, i = 0 .. rotary_dim/2 - 1; the other channels pass unchanged.
 
     x: (batch, heads, seq_len, head_dim); positions: real numbers, (seq_len,) or (batch, seq_len).
-    Returns x's shape and dtype. rotary_dim odd, below 2 or above head_dim, positions of another shape: ValueError.
+    Returns x's shape and dtype. ValueError if rotary_dim is odd, < 2 or > head_dim, or positions have another shape.
 
     Source: Black et al. 2022 (arXiv:2204.06745), section 2.1.1, for the quarter of the channels; the layout of
     transformers' modeling_gpt_neox.py (apply_rotary_pos_emb).

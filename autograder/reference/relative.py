@@ -15,8 +15,8 @@ from autograder.reference.attention import weights_of
 def relative_positions(n_queries: int, n_keys: int) -> Tensor:
     """Key position - query position: (n_queries, n_keys) int64 on the CPU, a fresh tensor on each call.
 
-    The queries are the last n_queries positions: row r stands at position n_keys - n_queries + r.
-    Unless 1 <= n_queries <= n_keys: ValueError.
+    The queries are the last n_queries positions: row r is at position n_keys - n_queries + r.
+    ValueError unless 1 <= n_queries <= n_keys.
 
     Source: T5's `memory_position - context_position` (transformers, modeling_t5.py, compute_bias), with a KV cache.
     """
@@ -36,7 +36,7 @@ def shaw_attention(
     clip); mask: boolean, True = may attend, as in scaled_dot_product_attention.
     Returns out (batch, heads, n_queries, v_dim) and weights (batch, heads, n_queries, n_keys), both in q's dtype: the
     scores are q.(k + rel_k)/sqrt(head_dim), out sums weight * (v + rel_v). A query that may attend to no key has zero
-    weights and zero output. Tables of an even number of rows, or of different ones; n_queries > n_keys: ValueError.
+    weights and zero output. ValueError if the tables' row counts are even or differ, or if n_queries > n_keys.
 
     Source: Shaw, Uszkoreit, Vaswani 2018 (arXiv:1803.02155), equations 3 and 4 with the clipping of section 3.2.
     """

@@ -17,7 +17,7 @@ from autograder.reference.attention import MultiHeadProjections, attend, causal_
 def rope_frequencies(head_dim: int, base: float = 10000.0) -> torch.Tensor:
     """Angular frequencies base**(-2i/head_dim), radians per position: (head_dim/2,) float32 on the CPU.
 
-    Odd head_dim: ValueError. Source: Su et al. 2021 (arXiv:2104.09864).
+    ValueError if head_dim is odd. Source: Su et al. 2021 (arXiv:2104.09864).
     """
     return pair_frequencies(head_dim, base).to(torch.float32)
 
@@ -26,7 +26,7 @@ def apply_rotary_emb(x: torch.Tensor, positions: torch.Tensor, base: float = 100
     """Rotate each pair of neighbouring channels (2i, 2i+1) by positions * base**(-2i/head_dim) radians.
 
     x: (batch, heads, seq_len, head_dim); positions: real numbers, (seq_len,) or (batch, seq_len).
-    Returns x's shape and dtype. Odd head_dim, positions of another shape: ValueError.
+    Returns x's shape and dtype. ValueError if head_dim is odd or positions have another shape.
 
     Source: Su et al. 2021 (arXiv:2104.09864).
     """
@@ -48,7 +48,7 @@ def apply_rotary_emb_half(x: torch.Tensor, positions: torch.Tensor, base: float 
 
 
 def _cos_sin_for(x: torch.Tensor, positions: torch.Tensor, base: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin of the angles in float64, then in the dtype x is rotated in, so shaped that they broadcast with x."""
+    """cos and sin, computed in float64, cast to the dtype x is rotated in, and shaped to broadcast with x."""
     batch, seq_len, head_dim = x.shape[0], x.shape[-2], x.shape[-1]
     if tuple(positions.shape) not in ((seq_len,), (batch, seq_len), (1, seq_len)):
         raise ValueError(
@@ -64,9 +64,9 @@ def _cos_sin_for(x: torch.Tensor, positions: torch.Tensor, base: float) -> tuple
 def interleaved_to_half(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
     """Reorder the output rows of a projection so that the half-split layout gives the scores the interleaved one gave.
 
-    weight: (n_heads*head_dim, d_model), of the q or the k projection. Within each head come first the even rows, then
-    the odd ones. Returns a new tensor of the same shape and dtype, with the graph kept. Rows that n_heads does not
-    divide, odd head_dim: ValueError.
+    weight: (n_heads*head_dim, d_model), of the q or the k projection. Within each head the even rows come first,
+    then the odd ones. Returns a new tensor of the same shape and dtype, still part of the autograd graph. ValueError if
+    n_heads does not divide the number of rows or head_dim is odd.
 
     Source: the permutation between the two layouts; transformers' LLaMA conversion script does the same.
     """
@@ -86,7 +86,7 @@ class RotaryMultiHeadAttention(MultiHeadProjections):
     0 .. seq_len - 1 if None; is_causal masks by index, whatever the positions say. Returns (batch, seq_len, d_model).
     The state_dict holds the weights of q_proj, k_proj, v_proj, o_proj and nothing else; angles are computed anew in
     float64 at each call, so `.to(bfloat16)` does not touch them.
-    d_model that n_heads does not divide, odd head_dim: ValueError.
+    ValueError if n_heads does not divide d_model or head_dim is odd.
 
     Source: Su et al. 2021 (arXiv:2104.09864); Vaswani et al. 2017, section 3.2.2, for the heads.
     """
@@ -108,7 +108,7 @@ class RotaryMultiHeadAttention(MultiHeadProjections):
 
 
 def rotate_half(x: torch.Tensor) -> torch.Tensor:
-    """[a, b] -> [-b, a] for the halves a, b of the last dimension (half-split layout). Odd last dimension: ValueError.
+    """[a, b] -> [-b, a] for the halves a, b of the last dimension (half-split layout). ValueError if that is odd.
 
     Source: transformers (modeling_llama.py, rotate_half).
     """
@@ -123,7 +123,7 @@ def rotary_tables(
     """cos and sin of positions * base**(-2i/head_dim), each (seq_len, head_dim/2) in `dtype` on positions' device.
 
     positions: (seq_len,), real numbers. The cast to dtype comes last: bfloat16 *angles* would be wrong by radians.
-    Odd head_dim: ValueError.
+    ValueError if head_dim is odd.
 
     Source: Su et al. 2021 (arXiv:2104.09864).
     """
@@ -135,8 +135,8 @@ def rotary_tables(
 def decode_step_scores(q: torch.Tensor, k_cache: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
     """Unscaled scores of the newest query against all keys, both rotated here (interleaved).
 
-    q: (batch, heads, 1, head_dim), not rotated, of position n_keys - 1; k_cache: (batch, heads, n_keys, head_dim), not
-    rotated, of positions 0 .. n_keys - 1. Returns (batch, heads, 1, n_keys) in q's dtype. Odd head_dim: ValueError.
+    q: (batch, heads, 1, head_dim), not rotated, at position n_keys - 1; k_cache: (batch, heads, n_keys, head_dim), not
+    rotated, at positions 0 .. n_keys - 1. Returns (batch, heads, 1, n_keys) in q's dtype. ValueError for odd head_dim.
 
     Source: Su et al. 2021 (arXiv:2104.09864), with a KV cache.
     """
@@ -150,11 +150,11 @@ def decode_step_scores(q: torch.Tensor, k_cache: torch.Tensor, base: float = 100
 def look_back_head(back: int, head_dim: int, n_keys: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Contents (q, k) with which a rotary head (interleaved) looks exactly ``back`` tokens back.
 
-    If every key holds k and the last of n_keys tokens asks with q, softmax(q·k / sqrt(head_dim)) of the rotated vectors
-    gives the token ``back`` positions before it a weight of at least 0.9. Both (head_dim,) float32, on the CPU.
+    If every key holds k and the last of n_keys tokens queries with q, softmax(q·k / sqrt(head_dim)) of the rotated
+    vectors gives the token ``back`` positions before it a weight of at least 0.9. Both (head_dim,) float32, on the CPU.
 
-    Source: the positional heads of Barbero et al. 2024 (arXiv:2410.06205), built from the sum of cosines in which a score
-    of Su et al. 2021 (arXiv:2104.09864) consists.
+    Source: the positional heads of Barbero et al. 2024 (arXiv:2410.06205), built from the sum of cosines that is a
+    score of Su et al. 2021 (arXiv:2104.09864).
     """
     q = torch.tensor([1.0, 0.0]).repeat(head_dim // 2)
     k = apply_rotary_emb(q.view(1, 1, 1, -1), torch.tensor([back]))[0, 0, 0]
@@ -181,8 +181,8 @@ def serving_test(rotate_llama: OfTwo, prompt_scores: OfTwo, decode_step_scores: 
     """Whether three functions do what a serving file promises.
 
     rotate_llama(x, positions) rotates in the half-split layout, with angles in at least float32 for any x;
-    prompt_scores(q, k) are the scores of a whole prompt and decode_step_scores(q, k_cache) those of the newest token with
-    all so far, both interleaved and unscaled. Rounding is allowed for.
+    prompt_scores(q, k) are the scores of a whole prompt and decode_step_scores(q, k_cache) those of the newest token
+    against all so far, both interleaved and unscaled. The test allows for rounding.
 
     Source: Su et al. 2021 (arXiv:2104.09864); transformers (modeling_llama.py, apply_rotary_pos_emb).
     """

@@ -19,7 +19,7 @@ def position_interpolation(positions: torch.Tensor, scale: float) -> torch.Tenso
 def ntk_base(base: float, scale: float, head_dim: int) -> float:
     """base * scale**(head_dim/(head_dim-2)), a float: the first pair keeps its frequency, the last is divided by scale.
 
-    head_dim odd or below 4: ValueError.
+    ValueError if head_dim is odd or below 4.
 
     Source: NTK-aware scaled RoPE (bloc97 2023, r/LocalLLaMA), restated in Peng et al. 2023, YaRN (arXiv:2309.00071).
     """
@@ -30,7 +30,7 @@ def ntk_base(base: float, scale: float, head_dim: int) -> float:
 def dynamic_ntk_base(base: float, scale: float, head_dim: int, seq_len: int, original_len: int) -> float:
     """base up to original_len, beyond it base * (scale*seq_len/original_len - (scale-1))**(head_dim/(head_dim-2)).
 
-    A float, continuous in seq_len, without memory of earlier calls. head_dim odd or below 4: ValueError.
+    A float, continuous in seq_len, without memory of earlier calls. ValueError if head_dim is odd or below 4.
 
     Source: dynamic NTK scaling (emozilla 2023, r/LocalLLaMA); transformers, modeling_rope_utils.py, "dynamic".
     """
@@ -59,7 +59,7 @@ def yarn_frequencies(
     """RoPE's frequencies w_i after YaRN, radians per position: (head_dim/2,) float32 on the CPU.
 
     Pairs that turn more than beta_fast times within original_len keep w_i, those that turn less than beta_slow times
-    get w_i/scale, and a linear ramp over the pair index lies between. Odd head_dim: ValueError.
+    get w_i/scale, and a linear ramp over the pair index lies between. ValueError if head_dim is odd.
 
     Source: Peng et al. 2023 (arXiv:2309.00071), in the form of the official code and of transformers
     (modeling_rope_utils.py, "yarn"): the ends of the ramp are rounded outwards and clamped to [0, head_dim - 1].

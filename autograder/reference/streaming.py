@@ -9,7 +9,7 @@ from autograder.reference.attention import causal_mask
 def sliding_window_mask(n_queries: int, n_keys: int, window: int) -> torch.Tensor:
     """Boolean (n_queries, n_keys) on the CPU, True = may attend: a query sees itself and the window - 1 keys before it.
 
-    The queries are the last n_queries positions, as in causal_mask. More queries than keys, window below 1: ValueError.
+    The queries are the last n_queries positions, as in causal_mask. ValueError if n_queries > n_keys or window < 1.
 
     Source: Jiang et al. 2023, Mistral 7B (arXiv:2310.06825), section 2; the boundaries are those of
     transformers' masking_utils.py (sliding_window_overlay).
@@ -24,7 +24,7 @@ def softmax_with_sink(scores: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor
     sum_k exp(s_k)). A row's weights add up to less than 1.
 
     scores: (batch, heads, n_queries, n_keys), -inf for hidden keys; sinks: (heads,), finite. Returns scores' shape and
-    dtype; a row of -inf alone is zero.
+    dtype; a row that is all -inf becomes zero.
 
     Source: OpenAI 2025, gpt-oss model card (arXiv:2508.10925), section 2; transformers' modeling_gpt_oss.py
     (eager_attention_forward).
@@ -35,11 +35,11 @@ def softmax_with_sink(scores: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor
 
 
 def streaming_cache(n_tokens: int, n_sinks: int, window: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which tokens a cache of n_sinks + window keys holds after n_tokens, and at which positions they count.
+    """The tokens that a cache of n_sinks + window keys holds after n_tokens, and the positions at which they count.
 
     Returns kept, the first n_sinks and the last `window` of the tokens 0 .. n_tokens - 1, each once, ascending, and
-    positions, 0, 1, ... in the cache; both (min(n_tokens, n_sinks + window),) int64 on the CPU. n_tokens or n_sinks
-    below 0, window below 1: ValueError.
+    positions, 0, 1, ... in the cache; both (min(n_tokens, n_sinks + window),) int64 on the CPU. ValueError if
+    n_tokens < 0, n_sinks < 0 or window < 1.
 
     Source: Xiao et al. 2023, StreamingLLM (arXiv:2309.17453), section 3.2.
     """

@@ -13,10 +13,10 @@ def t5_bucket(
 ) -> Tensor:
     """The bucket of each offset key position - query position: int64, in relative_position's shape, 0 .. num_buckets-1.
 
-    Bidirectional, offsets above 0 have the upper half of the buckets and each side has B = num_buckets // 2 of them;
-    otherwise B = num_buckets, and offsets above 0 count as 0. With e = B // 2, distances m below e have a bucket of
-    their own; above, min(B - 1, e + floor(ln(m/e) / ln(max_distance/e) * (B - e))). In integers throughout, so exact
-    where the logarithm hits a whole number. Too few buckets (e < 1), max_distance <= e: ValueError.
+    If bidirectional, offsets above 0 have the upper half of the buckets and each side has B = num_buckets // 2 of them;
+    otherwise B = num_buckets, and offsets above 0 count as 0. With e = B // 2, each distance m below e has its own
+    bucket; from e on the bucket is min(B - 1, e + floor(ln(m/e) / ln(max_distance/e) * (B - e))). Computed in integers,
+    so exact where the logarithm hits a whole number. ValueError if e < 1 (too few buckets) or max_distance <= e.
 
     Source: Raffel et al. 2020 (arXiv:1910.10683), section 2.1; mesh-tensorflow's `_relative_position_bucket`.
     """
@@ -37,7 +37,7 @@ def t5_bucket(
 
 
 def _first_distances(exact: int, n_wide: int, max_distance: int) -> list[int]:
-    """The least distance of the second, third, ... of the n_wide buckets beyond `exact`.
+    """The smallest distance of the second, third, ... of the n_wide buckets beyond `exact`.
 
     Bucket number s begins where ln(m/exact) / ln(max_distance/exact) * n_wide >= s, that is where
     m**n_wide >= exact**(n_wide - s) * max_distance**s.
@@ -62,7 +62,7 @@ def t5_attention(
     q: (batch, heads, n_queries, head_dim); k: (batch, heads, n_keys, head_dim); v: (batch, heads, n_keys, v_dim);
     table: (num_buckets, heads). is_causal chooses the causal buckets and masks the keys after the query; the queries
     are the last of the keys' positions. Returns out (batch, heads, n_queries, v_dim) and weights (batch, heads,
-    n_queries, n_keys), both in q's dtype. A table for another number of heads, n_queries > n_keys: ValueError.
+    n_queries, n_keys), both in q's dtype. ValueError if the table is for another number of heads or n_queries > n_keys.
 
     Source: Raffel et al. 2020 (arXiv:1910.10683), section 2.1; transformers, modeling_t5.py, T5Attention.
     """

@@ -1,4 +1,4 @@
-"""Transformer-XL's scores: content and position apart, with two biases that stand in for the query's own position."""
+"""Transformer-XL's scores: separate terms for content and position, and two biases in place of the query's position."""
 
 import math
 
@@ -12,8 +12,8 @@ def rel_shift(x: Tensor) -> Tensor:
     """From columns by distance to columns by key: y[..., i, j] = x[..., i, j + n_queries - 1 - i].
 
     x: (batch, heads, n_queries, n_keys), contiguous or not; column c of x belongs to distance n_keys - 1 - c, so the
-    distances descend. Returns a new tensor of x's shape and dtype. What stands where the key lies after the query has
-    no meaning; here it is zero. n_queries > n_keys: ValueError.
+    distances descend. Returns a new tensor of x's shape and dtype. Entries whose key comes after the query have no
+    meaning; here they are zero. ValueError if n_queries > n_keys.
 
     Source: Dai et al. 2019 (arXiv:1901.02860), appendix B, and `_rel_shift` of the authors' code, which gets there by
     padding and reshaping and leaves entries of the next row after the query.
@@ -28,9 +28,9 @@ def transformer_xl_scores(q: Tensor, k: Tensor, r: Tensor, content_bias: Tensor,
     """((q + content_bias).k + (q + position_bias).r[distance]) / sqrt(head_dim): (batch, heads, n_queries, n_keys).
 
     q: (batch, heads, n_queries, head_dim); k: (batch, heads, n_keys, head_dim); r: (heads, n_keys, head_dim), r[:, t]
-    the projected encoding of distance t = query position - key position, ascending; content_bias and position_bias:
-    (heads, head_dim). Not masked; what stands where the key lies after the query has no meaning (here its position
-    term is zero). Another number of rows in r, n_queries > n_keys: ValueError.
+    is the projected encoding of distance t = query position - key position, ascending; content_bias and position_bias:
+    (heads, head_dim). Not masked; entries whose key comes after the query have no meaning (here their position term is
+    zero). ValueError if r has another number of rows or n_queries > n_keys.
 
     Source: Dai et al. 2019 (arXiv:1901.02860), section 3.3: u is content_bias, v is position_bias.
     """
