@@ -1,4 +1,4 @@
-"""The banks: known wrong solutions with the sentence that helps, and right but different ones.
+"""The banks: known wrong solutions with the sentence that helps, and right ones that differ from the reference.
 
 Entries are ordinary functions or classes in ``autograder/misconceptions/weekN.py``. Each carries the score it must
 get, written down by hand. The same entries test the checks, feed the diagnosis and answer in the simulated classroom.
@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Solution:
-    """One entry: the object itself, its text as a student would type it, its due score, and what it gets wrong."""
+    """One entry: the object itself, its text as a student would type it, the score it must get, and its mistake."""
 
     assignment: str
     grade_id: str
@@ -49,21 +49,21 @@ class Solution:
     source: str
     score: float | None  # None: full marks
     says: str
-    remembers: bool = False  # its answers depend on the calls before: comparing values with it would be luck
-    forgets_device: bool = False  # and is right in everything else
+    remembers: bool = False  # its answers depend on earlier calls, so they match a student's only by luck
+    forgets_device: bool = False  # but is right in everything else
 
     @property
     def is_right(self) -> bool:
         return self.score is None or self.forgets_device
 
     def due(self, points: float) -> float:
-        """Its score, in an exercise of so many points."""
+        """Return the score that it must get in an exercise of this many points."""
         return float(points) if self.score is None else self.score
 
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """Something the diagnosis can recognise: an object that makes it, and a sentence for each thing it gets wrong."""
+    """A mistake to recognise: an object that makes it, and a sentence for each thing that it gets wrong."""
 
     subject: Any
     says: tuple[str, ...]
@@ -76,9 +76,9 @@ _families: dict[tuple[str, str], tuple[Callable[[frozenset[str]], Any], dict[str
 
 
 def wrong(assignment: str, grade_id: str, score: float, says: str, remembers: bool = False) -> Callable:
-    """Register a wrong function or class: the points it is due and the sentence its author should read.
+    """Register a wrong function or class with the points it must get and the sentence its author should read.
 
-    One that ``remembers`` earlier calls is not compared with what students wrote: the check must find it out itself.
+    One that ``remembers`` earlier calls is not compared with students' answers: the check itself must recognise it.
     """
     return lambda subject: _register(
         Solution(assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), score, says, remembers)
@@ -86,8 +86,8 @@ def wrong(assignment: str, grade_id: str, score: float, says: str, remembers: bo
 
 
 def right(assignment: str, grade_id: str, score: float | None = None) -> Callable:
-    """Register a right function or class that differs from the reference in form. One that forgets the device of its
-    arguments has the points it is due for the rest."""
+    """Register a right function or class that differs from the reference in form. A ``score`` means that it forgets the
+    device of its arguments, and gets these points for the rest."""
     forgets = score is not None
     return lambda subject: _register(
         Solution(
@@ -146,10 +146,10 @@ def bank(assignment: str, grade_id: str) -> list[Solution]:
 
 
 def carried(assignment: str) -> frozenset[str]:
-    """The sentences of mistakes that are paid for once where they are made again in a later exercise of the week; its bank
-    lists them by hand. Not what each answer must see to by itself, such as its dtype or the arguments that it must
-    refuse, nor what leaves out the very thing that an exercise is about: on top of it an answer that does nothing would
-    be right."""
+    """Return the sentences of mistakes that cost points only once, even if a later exercise of the week repeats them.
+    The week's bank lists them by hand. It leaves out what each answer must see to by itself, such as its dtype or the
+    arguments that it must refuse, and mistakes that skip the very thing that an exercise is about: on top of these, an
+    answer that does nothing would be right."""
     week = importlib.import_module(f"autograder.misconceptions.{assignment.split('_')[0]}")
     return getattr(week, "CARRIED", frozenset())
 
