@@ -468,7 +468,7 @@ def rotary_scores(check: Check) -> None:
     # Catches a hard-coded base of 10,000.
     with check.criterion("another base", 0.25):
         q, k, distances, words = drawn(2, 2, 6, 9, 8, 4)
-        check.agrees(seen(calling(q, k, distances, base=50.0)), f"{words}, base=50)", SCORES)
+        check.agrees(seen(calling(q, k, distances, base=7.5)), f"{words}, base=7.5)", SCORES)
     # Catches a result of another dtype, gradients cut off, an argument changed in place.
     with check.criterion("keeps the dtype and gradients, changes no argument", 0.125):
         q, k, distances, words = drawn(1, 2, 4, 6, 8, 3)
