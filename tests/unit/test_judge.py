@@ -1,6 +1,9 @@
 """What bounds the checks themselves."""
 
 import itertools
+import os
+import resource
+import signal
 import sys
 
 import pytest
@@ -21,6 +24,7 @@ from autograder.grading.marking.marking import Marking
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import _names, within_bounds
 from autograder.grading.messages import Result, TaskCell
+from autograder.grading.sandbox.limits import kernel_limit
 from autograder.grading.sandbox.worker import simulated_device
 
 
@@ -30,6 +34,17 @@ def test_checking_has_an_end() -> None:
     with pytest.raises(CheckingTooLong), at_most(0.3):
         remembered.recall("a", lambda: [x for x in itertools.count() if x < 0])
     assert remembered.recall("a", lambda: 5) == 5
+
+
+@pytest.mark.timing
+def test_the_kernel_ends_a_check_that_never_comes_back_to_python() -> None:
+    pid = os.fork()
+    if not pid:
+        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))  # should nothing else end it
+        with kernel_limit(0.5), at_most(0.2):
+            sum(range(10**15))
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF
 
 
 @pytest.mark.parametrize(

@@ -50,18 +50,19 @@ class CheckingTooLong(BaseException):
 
 @contextlib.contextmanager
 def at_most(cpu_seconds: float) -> Iterator[None]:
-    """Raise ``CheckingTooLong`` when the block has used this much CPU time, and again whenever it uses as much more."""
+    """Raise ``CheckingTooLong`` when the block has used this much CPU time, and again whenever it uses as much more.
+    This timer counts user time, because `kernel_limit` needs the other one, and that one's signal unhandled."""
 
     def too_long(*_: Any) -> None:
         raise CheckingTooLong
 
-    before = signal.signal(signal.SIGPROF, too_long)
-    signal.setitimer(signal.ITIMER_PROF, cpu_seconds, cpu_seconds)
+    before = signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_seconds, cpu_seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @lru_cache(maxsize=1)
