@@ -6,7 +6,7 @@ const kinds = [["two sides", data.twoSides, colours.query, "none"], ["causal", d
 const inside = (at) => Math.max(-most, Math.min(most, at));
 let scale;
 follow(view.svg, (event) => inside(scale.read(event)), offset);
-function sharing(buckets) {  // the offsets beside the chosen one that lie in its bucket
+function sharing(buckets) {  // the run of offsets around the chosen one that share its bucket
   const chosen = offset.value + most, bucket = buckets[chosen];
   let from = chosen, to = chosen;
   while (from > 0 && buckets[from - 1] === bucket) from--;

@@ -12,11 +12,11 @@ const clocks = data.frequencies[0].map((_, pair) => {
   return {speed: element(box, "div"), face: drawing(box, "", ""), note: element(box, "div", {class: "note"})};
 });
 const point = (angle, radius) => [75 + radius * Math.cos(angle), 75 - radius * Math.sin(angle)];
-function hand(svg, angle, colour, width, label, aside) {  // labels a little apart, also when the hands are not
+function hand(svg, angle, colour, width, label, aside) {  // `aside` keeps labels apart where hands coincide
   stroke(svg, [[75, 75], point(angle, 50)], colour, width, {"stroke-linecap": "round"});
   write(svg, ...point(angle + aside, 68), label, "middle", {fill: letters(colour), "font-weight": "bold"});
 }
-function shade(svg, from, to) {  // the shorter way
+function shade(svg, from, to) {  // the smaller angle between the hands
   const turn = Math.atan2(Math.sin(to - from), Math.cos(to - from)), end = point(from + turn, 40);
   const arc = `M75 75L${point(from, 40).join(" ")}A40 40 0 0 ${turn > 0 ? 0 : 1} ${end.join(" ")}Z`;
   shape(svg, "path", {d: arc, fill: colours.angle, "fill-opacity": 0.7});

@@ -1,5 +1,5 @@
-// What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach
-// of the page's styles, on white as all figures do. Nothing moves by itself.
+// Shared by all pictures: elements, shapes, axes, sliders. A picture is in a shadow tree, so the page's styles do not
+// reach it, and on white like all figures. Nothing moves by itself.
 (function () {
 "use strict";
 const data = DATA, colours = data.colours, ink = "#222222", grey = "#888888";
@@ -66,7 +66,7 @@ const decimals = (value, count) => minus((Math.abs(value) < 0.5 / 10 ** count ? 
 const commas = (value) => value.toLocaleString("en");
 const range = (count, make = (index) => index) => Array.from({length: count}, (_, index) => make(index));
 
-// A drawing, made anew at each change for the width that it has; `label` is what a screen reader says of it.
+// A drawing. `clear` empties and resizes it before each redraw; `label` is what a screen reader says.
 function drawing(parent, kind, label) {
   const svg = shape(parent, "svg", {role: "img", "aria-label": label, class: kind});
   return {svg, clear(width, height) {
@@ -76,7 +76,7 @@ function drawing(parent, kind, label) {
   }};
 }
 
-// Axes with a few ticks. Returns the ways from values to pixels, and from the mouse to a value.
+// Draw axes. Returns functions from values to pixels, and from a mouse event to a value.
 function axes(svg, box, x, y) {
   const px = (value) => box.left + (value - x.from) / (x.to - x.from) * (box.right - box.left);
   const py = (value) => box.bottom - (value - y.from) / (y.to - y.from) * (box.bottom - box.top);
@@ -104,7 +104,7 @@ function start(place) {
   element(root, "style", {}, STYLE);
   const card = element(root, "div", {class: "card", role: "group", "aria-label": data.title});
   element(card, "p", {class: "title"}, data.title);
-  const controls = element(card, "div", {class: "controls"});  // above what grows, so that no slider slips away
+  const controls = element(card, "div", {class: "controls"});  // above the growing stage: sliders stay in place
   const stage = element(card, "div", {class: "stage"});
   const said = element(card, "p", {class: "said", role: "status"});
   const say = (text) => { if (said.textContent !== text) said.textContent = text; };
@@ -113,7 +113,7 @@ function start(place) {
   function slider(name, from, to, value, show = minus) {
     const row = element(controls, "div", {class: "control"}), id = "control-" + count++;
     element(row, "label", {for: id}, name);
-    const output = element(row, "output", {for: id, "aria-live": "off"});  // the slider itself says its value
+    const output = element(row, "output", {for: id, "aria-live": "off"});  // screen readers ask the slider
     const input = element(row, "input", {type: "range", id, min: from, max: to, step: 1});
     const control = {
       get value() { return Number(input.value); },
@@ -131,7 +131,7 @@ function start(place) {
   function button(parent, text, name, act) {
     element(parent, "button", {type: "button", "aria-label": name}, text).addEventListener("click", act);
   }
-  function follow(svg, read, control) {  // the value under the mouse or the finger
+  function follow(svg, read, control) {  // sets the control to the value under mouse or finger
     const move = (event) => {
       const at = Math.round(read(event));
       if (at !== control.value) control.value = at;
@@ -139,13 +139,13 @@ function start(place) {
     svg.addEventListener("pointermove", move);
     svg.addEventListener("pointerdown", move);
   }
-  function rows(table, names) {  // an empty table with a header
+  function rows(table, names) {  // empties a table, adds a header, returns the body
     table.replaceChildren();
     const header = element(element(table, "thead"), "tr");
     for (const name of names) element(header, "th", {scope: "col"}, name);
     return element(table, "tbody");
   }
-  function sign(cell, d, attributes) {  // the line or mark that stands for a row
+  function sign(cell, d, attributes) {  // the line or mark that identifies a row
     shape(shape(cell, "svg", {class: "sign", viewBox: "0 0 12 12", "aria-hidden": "true"}), "path", {d, ...attributes});
   }
 

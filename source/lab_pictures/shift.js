@@ -2,7 +2,7 @@ const p = slider("position p", 0, 40, data.p), k = slider("offset k", -data.maxO
 const face = drawing(element(stage, "div", {style: "width: 300px"}), "", data.alt);
 const sum = element(stage, "div", {class: "sum"});
 const point = (angle, radius) => [130 + radius * Math.cos(angle), 130 - radius * Math.sin(angle)];
-function arrow(svg, [sine, cosine], colour, width, label, aside) {  // the labels a little apart, also when the arrows are not
+function arrow(svg, [sine, cosine], colour, width, label, aside) {  // `aside` keeps labels apart where arrows coincide
   const tip = [130 + 82 * cosine, 130 - 82 * sine], at = Math.atan2(sine, cosine) + aside;
   stroke(svg, [[130, 130], tip], colour, width, {"stroke-linecap": "round"});
   dot(svg, ...tip, width + 1.5, colour);

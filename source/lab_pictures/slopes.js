@@ -27,7 +27,7 @@ return () => {
   const ticks = quarters.map((part) => part * data.maxDistance);
   scale = axes(svg, box, {from: 0, to: data.maxDistance, ticks, label: "distance"}, y);
   const x = scale.px(distance.value);
-  const second = slopes.findIndex((slope, head) => head > 0 && slope > slopes[head - 1]);  // -1: they only fall
+  const second = slopes.findIndex((slope, head) => head > 0 && slope > slopes[head - 1]);  // -1 if they only fall
   stroke(svg, [[x, box.top], [x, box.bottom]], grey);
   const body = rows(table, ["head", "slope", `at ${distance.value}`]);
   slopes.forEach((slope, head) => {

@@ -9,7 +9,7 @@ const [open, causal] = ["no mask", "causal mask"].map((name) => {
 open.checked = true;
 const view = drawing(element(stage, "div", {class: "wide", style: "max-width: 420px"}), "", data.alt);
 let order = range(n), held = null;
-function move(word, place) {  // the words between make room
+function move(word, place) {  // the words in between shift
   if (place < 0 || place >= n || order[place] === word) return;
   order = order.filter((other) => other !== word);
   order.splice(place, 0, word);

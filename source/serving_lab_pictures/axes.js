@@ -7,9 +7,9 @@ return () => {
   const [frames, rows_, columns] = sides.map((side) => side.value), patches = frames * rows_ * columns;
   const positions = data.cases[frames - 1][rows_ - 1][columns - 1].map(numbers), n = positions[0].length;
   const input = controls.querySelector("input");
-  if (Number(input.max) !== n - 1) {  // the video has another size: as many tokens as there are now
+  if (Number(input.max) !== n - 1) {  // the video changed size: fit the slider to the tokens
     input.max = n - 1;
-    token.value = token.value;  // draws again
+    token.value = token.value;  // the setter redraws
     return;
   }
   const chosen = token.value, patch = chosen - data.before, width = Math.max(view.svg.parentNode.clientWidth, 240);

@@ -1,7 +1,7 @@
 // Conveniences; every page is complete without them.
 "use strict";
 
-// The clocks of the title page turn when they are told to, and stop by themselves.
+// A button makes the clocks of the title page turn; they stop by themselves.
 for (const place of document.querySelectorAll("[data-turns]")) {
   const root = place.querySelector("[data-lab] > div")?.shadowRoot;
   const step = root?.querySelector('button[aria-label="move both on by one"]');
@@ -21,10 +21,10 @@ for (const place of document.querySelectorAll("[data-turns]")) {
   stop();
 }
 
-// On a phone two clocks stand side by side, so that they and their sliders fit one screen.
+// On a phone, show two clocks side by side, so that they and their sliders fit one screen.
 const narrow = new CSSStyleSheet();
 narrow.replaceSync("@media (max-width: 30rem) { .card { padding: 8px 10px; } .clock { flex-basis: 120px; } }");
 for (const place of document.querySelectorAll("[data-lab] > div")) place.shadowRoot?.adoptedStyleSheets.push(narrow);
 
-// On paper everything is open.
+// Open all folded parts for printing.
 addEventListener("beforeprint", () => { for (const fold of document.querySelectorAll("details")) fold.open = true; });
