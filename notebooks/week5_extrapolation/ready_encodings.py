@@ -1,7 +1,7 @@
 """Week 5's helper: the encodings of weeks 2 to 4, ready made, inside one small Transformer.
 
-Nothing here is an exercise of this week. The same file makes the shipped results (experiments/extrapolation.py in the
-course), so what you train in the notebook and what the tables report is one and the same model.
+Nothing here is an exercise of this week. In the course, experiments/extrapolation.py made the shipped results with
+this same file, so the model that you train in the notebook is the one that the tables report.
 """
 
 import math
@@ -32,13 +32,13 @@ def frequencies_of(dim, base=10000.0):
 
 
 def sinusoids(seq_len, d_model):
-    """Week 2: (seq_len, d_model), sine and cosine in turn."""
+    """Week 2's table: (seq_len, d_model), sine and cosine alternating."""
     angles = torch.arange(seq_len, dtype=torch.float64)[:, None] * frequencies_of(d_model)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).float()
 
 
 def rotate(x, positions, frequencies, temperature=1.0):
-    """Week 3, with every part exposed: pairs of neighbouring channels of x turn by positions * frequencies.
+    """Week 3's rotation with every part a parameter: turn neighbouring channels of x by positions * frequencies.
 
     x: (batch, heads, seq_len, head_dim); positions: (seq_len,); frequencies: (head_dim/2,); temperature: factor on
     cosine and sine.
@@ -50,13 +50,13 @@ def rotate(x, positions, frequencies, temperature=1.0):
 
 
 def alibi(n_heads, seq_len):
-    """Week 4: -slope * |i - j|, (n_heads, seq_len, seq_len). The slopes are right for a power of two only."""
+    """Week 4: -slope * |i - j|, (n_heads, seq_len, seq_len). The slopes are right only if n_heads is a power of two."""
     slopes = 2.0 ** (-8.0 * torch.arange(1, n_heads + 1) / n_heads)
     at = torch.arange(seq_len)
     return -slopes[:, None, None] * (at[:, None] - at).abs()
 
 
-T5_LAST = 32  # keys about this far away and farther share T5's last bucket; T5 itself: 128, trained on 512 tokens
+T5_LAST = 32  # from about this distance on, keys share the last bucket; T5 itself uses 128, trained on 512 tokens
 
 
 def t5_buckets(seq_len, n_buckets=32, max_distance=128):
@@ -78,7 +78,7 @@ def beyond_window(seq_len, window):
 
 
 class Attention(nn.Module):
-    """Multi-head attention with room for a rotation and a bias."""
+    """Multi-head attention with an optional rotation and an optional bias."""
 
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -94,7 +94,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a two-layer network, each on normalised input and added to the stream."""
+    """Attention and a two-layer network, each applied to normalised input and added to the residual stream."""
 
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -110,13 +110,13 @@ class Block(nn.Module):
 class SmallTransformer(nn.Module):
     """A decoder (or, with is_causal=False, an encoder) of two layers with one of six encodings, or the hybrid.
 
-    n_tokens, n_outputs: sizes of the alphabet and of the answer; encoding: one of ENCODINGS, or HYBRID; max_len: rows
-    of the learned table; window: how many keys the hybrid's first layer sees. ``forward(tokens)`` takes int64
-    (batch, seq_len) and gives (batch, seq_len, n_outputs); with pool=True the mean over the sequence,
-    (batch, n_outputs).
+    n_tokens: number of different tokens; n_outputs: number of outputs (None: n_tokens); encoding: one of ENCODINGS, or
+    HYBRID; max_len: rows of the learned table; window: how many keys the hybrid's first layer sees.
+    ``forward(tokens)`` takes int64 (batch, seq_len) and returns (batch, seq_len, n_outputs); with pool=True the mean
+    over the sequence, (batch, n_outputs).
 
-    A model with RoPE asks ``model.rotation(seq_len)`` for (positions, frequencies, temperature): replace this function
-    and the same weights run with other angles.
+    A model with RoPE gets (positions, frequencies, temperature) from ``model.rotation(seq_len)``: replace this function
+    to run the same weights with other angles.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class SmallTransformer(nn.Module):
         return torch.arange(seq_len), frequencies_of(self.head_dim), 1.0
 
     def bias(self, seq_len, device):
-        """What is added to the scores, the causal mask included; None if nothing is."""
+        """The bias on the scores, including the causal mask if there is one; None for an encoding without a bias."""
         if self.encoding == "alibi":
             bias = alibi(self.n_heads, seq_len).to(device)
         elif self.encoding == "t5":
@@ -183,14 +183,14 @@ class SmallTransformer(nn.Module):
 
 
 def mean_loss(logits, targets):
-    """Cross-entropy in nats, the mean over all targets but those of -100."""
+    """Mean cross-entropy in nats over all targets except those that are -100."""
     return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
 def train(model, batch, steps, learning_rate=2e-3, loss_of=mean_loss):
-    """AdamW with a short warm-up and a cosine. ``batch()`` gives (tokens, targets).
+    """Train with AdamW, a short warm-up and a cosine schedule. ``batch()`` returns (tokens, targets).
 
-    Returns the loss of every step. One CPU thread: small models are no faster with more, and the numbers repeat.
+    Returns the loss of every step. Uses one CPU thread: small models gain no speed from more, and the numbers repeat.
     """
     device = next(model.parameters()).device
     threads = torch.get_num_threads()
@@ -218,11 +218,11 @@ def train(model, batch, steps, learning_rate=2e-3, loss_of=mean_loss):
 
 # ---- text ----------------------------------------------------------------------------------------------------------
 
-ALPHABET = "\n" + "".join(chr(code) for code in range(32, 127))  # fixed, whatever the Python version's text holds
+ALPHABET = "\n" + "".join(chr(code) for code in range(32, 127))  # the same for every Python version's text
 
 
 def english():
-    """Python's own language reference, which comes with the standard library: training and test text as tensors."""
+    """Training and test text as token tensors: Python's language reference, which comes with the standard library."""
     from pydoc_data.topics import topics
 
     text = "\n\n".join(topics[name] for name in sorted(topics))
@@ -256,11 +256,11 @@ MARK, QUERY, NEEDLE_TOKENS = FILLERS + VALUES, FILLERS + VALUES + 1, FILLERS + V
 
 
 def needles(size, length, generator, far=False):
-    """Haystacks of ``length`` tokens: filler, somewhere MARK and a value, at the end QUERY. The answer is the value.
+    """Haystacks of ``length`` tokens: filler with MARK and a value inside, then QUERY. The answer is the value.
 
     After a filler symbol n the next one is n + 1 with probability 0.8, else n + 5 (modulo 16): the best possible loss
-    on filler is 0.50 nats. With far=True the needle lies in the first quarter. Returns tokens (size, length), targets
-    (size, length), -100 where the next token cannot be known.
+    on filler is 0.50 nats. With far=True the needle lies in the first quarter. Returns tokens (size, length) and
+    targets (size, length), -100 (not scored) where the next token cannot be known.
     """
     steps = torch.where(torch.rand(size, length + 1, generator=generator) < 0.8, 1, 5)
     steps[:, 0] = torch.randint(0, FILLERS, (size,), generator=generator)
@@ -277,7 +277,7 @@ def needles(size, length, generator, far=False):
 
 
 def needle_loss(logits, targets):
-    """Half the weight for the answer, which is one target of many, and half for the filler."""
+    """Give half the weight to the answer, a single target, and half to the many targets of the filler."""
     return 0.5 * mean_loss(logits[:, -1], targets[:, -1]) + 0.5 * mean_loss(logits[:, :-1], targets[:, :-1])
 
 
@@ -288,11 +288,11 @@ KINDS = ("ascending", "random permutation", "reversed")
 
 
 def sequences(size, length, generator, below=NUMBERS):
-    """``size`` sequences of different numbers below 64: half ascending, a quarter permuted, a quarter descending.
+    """``size`` sequences of distinct numbers below ``below``: half ascending, a quarter permuted, a quarter descending.
 
     A smaller ``below`` puts the numbers closer together: 8 below 16 lie as close as 32 below 64.
 
-    Returns tokens (size, length), the answer (size,): 1 for ascending, and the kind (size,): an index into KINDS.
+    Returns tokens (size, length), answers (size,): 1 for ascending; kinds (size,): indices into KINDS.
     """
     numbers = torch.rand(size, below, generator=generator).argsort(1)[:, :length]
     kind = torch.tensor([0, 0, 1, 2]).repeat(size // 4 + 1)[:size]

@@ -1,7 +1,7 @@
-"""Week 7's helper: what weeks 3 and 4 built, ready made, and a small encoder and decoder to train with it.
+"""Week 7's helper: the blocks of weeks 3 and 4, ready made, and a small encoder and decoder to train with them.
 
-Nothing here is an exercise of this week. The same file makes the shipped results (experiments/capstone.py in the
-course), so what you train in the notebook and what the tables report is one and the same model.
+Nothing here is an exercise of this week. In the course, experiments/capstone.py made the shipped results with this
+same file, so the model that you train in the notebook is the one that the tables report.
 """
 
 import math
@@ -40,7 +40,7 @@ def slopes_of(n_heads):
 
 
 class Heads(nn.Module):
-    """Four bias-free projections, and attention between them with a bias on the scaled scores."""
+    """Four bias-free projections, and attention with an optional bias on the scaled scores."""
 
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -62,7 +62,7 @@ class Heads(nn.Module):
 
 
 class ALiBiMultiHeadAttention(Heads):
-    """Exercise 4.6: self-attention with -slope * |i - j| on the scores; causal unless is_causal=False."""
+    """Exercise 4.6: self-attention with -slope * |i - j| added to the scores; causal unless is_causal=False."""
 
     def forward(self, x, is_causal=True):
         at = torch.arange(x.shape[1])
@@ -73,7 +73,7 @@ class ALiBiMultiHeadAttention(Heads):
 
 
 class RotaryAttention(Heads):
-    """Exercise 3.6 without a mask: self-attention of an encoder, queries and keys turned by their positions."""
+    """Exercise 3.6 for an encoder: every query sees every real key; queries and keys are turned by their positions."""
 
     def forward(self, x, keep=None):
         """x: (batch, seq_len, d_model); keep: bool (batch, seq_len), True = a real token, or None."""
@@ -87,7 +87,7 @@ class RotaryAttention(Heads):
 class RotaryEncoder(nn.Module):
     """A pre-norm encoder with RoPE: (batch, seq_len, d_model) to the same shape, normalised at the end.
 
-    forward(x, keep=None): keep is bool (batch, seq_len), True = a real token; every sequence has one.
+    forward(x, keep=None): keep is bool (batch, seq_len), True = a real token; every sequence must have one.
     """
 
     def __init__(self, d_model, n_heads, n_layers=1):
@@ -122,11 +122,11 @@ SYMBOLS, PAD, START = 30, 30, 31
 
 
 class CopyModel(nn.Module):
-    """Source tokens -> RotaryEncoder -> memory; target tokens -> decoder blocks that look at it -> next symbol.
+    """Source tokens -> RotaryEncoder -> memory; target tokens -> decoder blocks that attend to it -> next symbol.
 
     blocks: modules called as block(x, memory, memory_mask, positions, memory_positions). alignment says which positions
-    the cross-attention gets: "none"; "from the start", decoding step t and source index i; "from the end", step t and
-    i counted from the source's last real token.
+    the cross-attention gets. "none": no positions. "from the start": decoding step t and source index i. "from the
+    end": step t and i counted backwards from the source's last real token.
     """
 
     def __init__(self, blocks, alignment="none", d_model=64, n_heads=4):
@@ -138,7 +138,7 @@ class CopyModel(nn.Module):
         self.alignment = alignment
 
     def sides(self, source, target):
-        """Positions for the queries and for the memory."""
+        """Return positions for the queries and for the memory; (None, None) if alignment is "none"."""
         if self.alignment == "none":
             return None, None
         index = torch.arange(source.shape[1], device=source.device)
@@ -158,7 +158,7 @@ class CopyModel(nn.Module):
 
 
 def sources(size, lengths, generator):
-    """Sequences of different symbols, padded on the right; lengths: the least and the greatest."""
+    """Sequences of distinct random symbols, padded on the right; lengths: (shortest, longest)."""
     low, high = lengths
     symbols = torch.rand(size, SYMBOLS, generator=generator).argsort(1)[:, :high]
     length = torch.randint(low, high + 1, (size, 1), generator=generator)
@@ -166,7 +166,7 @@ def sources(size, lengths, generator):
 
 
 def answer_to(source, task):
-    """What must be written: the source, or the source backwards; padded like it."""
+    """The sequence to write: the source if task is "copy", else the source reversed; padded on the right."""
     if task == "copy":
         return source
     n, index = (source != PAD).sum(1, keepdim=True), torch.arange(source.shape[1])
@@ -174,7 +174,7 @@ def answer_to(source, task):
 
 
 def train(model, task, seed, steps=300, size=64, lengths=(2, 10), learning_rate=2e-3):
-    """AdamW with a short warm-up and a cosine, on the CPU with one thread; small models are no faster with more."""
+    """Train with AdamW, short warm-up and cosine schedule, on one CPU thread: small models gain nothing from more."""
     generator = torch.Generator().manual_seed(seed)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -199,7 +199,7 @@ def train(model, task, seed, steps=300, size=64, lengths=(2, 10), learning_rate=
 
 @torch.no_grad()
 def written(model, source):
-    """What the model writes for the source, one symbol after the other, each time the likeliest."""
+    """Return what the model writes for the source, symbol by symbol, always the likeliest one."""
     told = torch.full((len(source), 1), START)
     for _ in range(source.shape[1]):
         told = torch.cat((told, model(source, told)[:, -1:].argmax(-1)), dim=1)
@@ -207,7 +207,7 @@ def written(model, source):
 
 
 def scores(model, task, lengths, size=200, seed=10_000):
-    """For each length the share of sequences written without a mistake, and the share of right symbols."""
+    """Return two dicts by length: the share of sequences without a mistake, and the share of right symbols."""
     whole, single = {}, {}
     for length in lengths:
         source = sources(size, (length, length), torch.Generator().manual_seed(seed))

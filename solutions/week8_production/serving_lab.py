@@ -1,7 +1,7 @@
-"""Week 8's helper: a stream through a small model, a meter for memory, and the pictures of the week that move.
+"""Week 8's helper: a stream through a small model, a memory meter, and the interactive pictures of the week.
 
-Nothing here is an exercise. The same file makes the shipped results (experiments/production.py in the course), so what
-runs in the notebook and what the tables report is one and the same stream.
+Nothing here is an exercise. In the course, experiments/production.py made the shipped results with this same file, so
+the stream that runs in the notebook is the one that the tables report.
 """
 
 import math
@@ -21,7 +21,7 @@ TRAINED, LENGTH, TARGETS = 64, 512, 32  # length of the training texts; of the s
 
 
 def trained_model(name="week5_rope.npz"):
-    """Week 5's language model with RoPE, two layers, trained on 64 characters. The weights lie in a NumPy file."""
+    """Week 5's language model with RoPE, two layers, trained on 64 characters. ``name``: NumPy file of its weights."""
     model = ready.SmallTransformer(len(ready.ALPHABET), "rope")
     with np.load(name) as arrays:
         model.load_state_dict({key: torch.from_numpy(arrays[key].astype(np.float32)) for key in arrays.files})
@@ -35,18 +35,18 @@ def texts(count=96):
 
 @torch.no_grad()
 def stream(model, tokens, policy):
-    """Feed the tokens one at a time through a cache that ``policy`` keeps small; the loss of every prediction.
+    """Feed the tokens one at a time through a cache that ``policy`` keeps small; return the loss of every prediction.
 
-    policy(n_tokens): which of the tokens 0 .. n_tokens-1 are kept (ascending, the newest among them), and the
-    position of each, (m,), or of each pair of channels in each, (m, head_dim/2). Keys are cached before the rotation,
-    so positions may be given anew at every step. A token's keys and values are computed once, from what was in the
-    cache then. Returns (texts, tokens - 1). One CPU thread: steps this small are no faster with more.
+    policy(n_tokens) returns which of the tokens 0 .. n_tokens-1 are kept (ascending, including the newest) and their
+    positions: one per token, (m,), or one per token and pair of channels, (m, head_dim/2). Keys are cached before the
+    rotation, so positions may change at every step. A token's keys and values are computed once, from what was in the
+    cache then. Returns (texts, tokens - 1). Uses one CPU thread: steps this small gain nothing from more.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     n_steps = tokens.shape[1] - 1
     room = (len(tokens), model.n_heads, n_steps, model.head_dim)
-    caches = [(torch.empty(room), torch.empty(room)) for _ in model.blocks]  # of all tokens; a policy chooses
+    caches = [(torch.empty(room), torch.empty(room)) for _ in model.blocks]  # of all tokens; the policy selects
     losses = []
     for step in range(n_steps):
         kept, positions = policy(step + 1)
@@ -70,7 +70,7 @@ def _projected(block, x):
 
 
 def _rotated(x, positions):
-    """``ready.rotate``, also with a position for each pair of channels: (seq_len, pairs)."""
+    """Like ``ready.rotate``, but positions may also differ by pair of channels: (seq_len, pairs)."""
     frequencies = ready.frequencies_of(x.shape[-1])
     if positions.ndim == 1:
         return ready.rotate(x, positions, frequencies)
@@ -81,14 +81,14 @@ def _rotated(x, positions):
 
 @torch.no_grad()
 def dense(model, tokens):
-    """The same losses with nothing dropped: every token sees all tokens before it."""
+    """The losses of ``stream`` if no token is dropped: every token sees all tokens before it."""
     logits = torch.cat([model(part[:, :-1]) for part in tokens.split(32)])
     return F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
 
 
 @torch.no_grad()
 def recomputed(model, tokens, window=TRAINED, targets=TARGETS):
-    """The last losses with a fresh window of tokens, computed from nothing at every step: (texts, targets)."""
+    """The last ``targets`` losses if every step recomputes a ``window`` of tokens from scratch: (texts, targets)."""
     losses = []
     for end in range(tokens.shape[1] - targets, tokens.shape[1]):
         logits = model(tokens[:, end - window : end])[:, -1]
@@ -103,9 +103,9 @@ def at_the_end(losses):
 
 @torch.no_grad()
 def weight_on_the_first(model, tokens):
-    """The share of its attention that each head gives to token 0 of a text of the training length: one per head.
+    """The share of attention that each head gives to token 0 of a text of the training length: one number per head.
 
-    The mean over texts and over the queries of the second half, layer by layer.
+    It is the mean over texts and over the queries in the second half. Heads are listed layer by layer.
     """
     x, shares = model.embed(tokens[:, :TRAINED]), []
     at = torch.arange(TRAINED)
@@ -124,12 +124,12 @@ def weight_on_the_first(model, tokens):
 
 
 class _Written(TorchDispatchMode):
-    """Sees every operation of PyTorch; notes the memory that each one has written, views left out."""
+    """Watches every PyTorch operation and records how many numbers each new memory block holds; views add none."""
 
     def __init__(self, arguments):
         super().__init__()
         self.known = {part.untyped_storage().data_ptr() for part in arguments if isinstance(part, torch.Tensor)}
-        self.alive = []  # so that no address is used twice
+        self.alive = []  # keeps tensors alive, so that no address is used twice
         self.sizes = [0]
 
     def __torch_dispatch__(self, function, types, arguments=(), options=None):
@@ -143,20 +143,20 @@ class _Written(TorchDispatchMode):
 
 
 def largest_tensor(function, *arguments):
-    """How many numbers the largest tensor holds that ``function(*arguments)`` makes."""
+    """How many numbers the largest tensor made by ``function(*arguments)`` holds."""
     with torch.no_grad(), _Written(arguments) as seen:
         function(*arguments)
     return max(seen.sizes)
 
 
 # ---- pictures that move ---------------------------------------------------------------------------------------------
-# Made as lab.py's are: the data here, the drawing in a script that needs neither a kernel nor a network.
+# As in lab.py, Python prepares the data; a script draws it and needs neither a kernel nor a network.
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def _packed(numbers):
-    """Small whole numbers as one text, a character each, so that a page stays light."""
+    """Small whole numbers as one string, a character each, to keep a page small."""
     return "".join(DIGITS[int(number) % len(DIGITS)] for number in numbers)
 
 
@@ -197,7 +197,7 @@ def _square(ax, x, y, colour, text="", dashed=False):
 
 
 def moving_axes(mrope_positions, before=3, grid=(2, 2, 3), after=2, token=6, max_side=5):
-    """Three positions for every token of a text, a video and a text again.
+    """The three positions of every token of a text, a video and another text.
 
     ``mrope_positions``: the student's function.
     """
@@ -232,7 +232,7 @@ def moving_axes(mrope_positions, before=3, grid=(2, 2, 3), after=2, token=6, max
 
 
 def _places(before, grid, after):
-    """Where each token is drawn: column, row, and whether it is text."""
+    """The column and row where each token is drawn, and whether it is text."""
     t, h, w = grid
     places = [(column, 0, True) for column in range(before)]
     start = before + 0.6
@@ -247,7 +247,7 @@ TURN = 0.5  # radians per position
 
 
 def moving_absorbed(m=5, n=2, max_position=16):
-    """The matrix between a query and a latent, without a rotation and with one."""
+    """The matrix between a query and a latent, without and with a rotation."""
     title = "The matrix between a query and a latent"
     alt = ("Two panels. In each, a query, a matrix of two rows and three columns and a latent; in the right one a "
            "rotation stands before the matrix, drawn as a dial.")
@@ -316,9 +316,9 @@ return () => {
   const [frames, rows_, columns] = sides.map((side) => side.value), patches = frames * rows_ * columns;
   const positions = data.cases[frames - 1][rows_ - 1][columns - 1].map(numbers), n = positions[0].length;
   const input = controls.querySelector("input");
-  if (Number(input.max) !== n - 1) {  // the video has another size: as many tokens as there are now
+  if (Number(input.max) !== n - 1) {  // the video changed size: fit the slider to the tokens
     input.max = n - 1;
-    token.value = token.value;  // draws again
+    token.value = token.value;  // the setter redraws
     return;
   }
   const chosen = token.value, patch = chosen - data.before, width = Math.max(view.svg.parentNode.clientWidth, 240);

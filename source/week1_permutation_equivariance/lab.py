@@ -1,9 +1,9 @@
-"""What every week's notebook shares: one look for the figures, text tables, a helper for the checks.
+"""Code shared by every week's notebook: one style for the figures, interactive pictures, tables, help for the checks.
 
 Nothing here solves an exercise. Change the look in this file and all figures follow.
 
 Figures are numbered "week.number". The picture carries a title; the text cell below it begins with
-"**Figure 3.1.**" and says what is to be seen. The number stands in the text only, so that it is written once.
+"**Figure 3.1.**" and says what to see. Only the text cell has the number, so that it is written once.
 """
 
 import base64
@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Wedge
 from PIL import Image
 
-# The palette of Okabe and Ito: told apart with every common form of colour blindness, and in grey by line style.
+# The palette of Okabe and Ito: distinct with every common form of colour blindness. In grey, the line styles differ.
 BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 PURPLE, SKY, BLACK, GREY = "#CC79A7", "#56B4E9", "#000000", "#7A7A7A"
 COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK)
@@ -32,11 +32,11 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1))
 
 # Fixed meanings, the same in every week.
 QUERY, KEY = BLUE, VERMILLION
-DIVERGING, SEQUENTIAL = "RdBu_r", "cividis"  # colour maps: around zero; from little to much
+DIVERGING, SEQUENTIAL = "RdBu_r", "cividis"  # colour maps: for values around zero; from low to high
 
 
 def use_style():
-    """One style for all figures: white and opaque (for dark mode), thin axes, Matplotlib's own fonts."""
+    """Set one style for all figures: white and opaque (for dark mode), thin axes, Matplotlib's own fonts."""
     plt.rcParams.update({
         "figure.facecolor": "white", "axes.facecolor": "white",
         "savefig.facecolor": "white", "savefig.transparent": False,
@@ -53,13 +53,13 @@ def use_style():
 
 
 class DescribedFigure(Figure):
-    """A figure that Jupyter shows with an alternative text, which it leaves out of a bare PNG.
+    """A figure that Jupyter shows with an alternative text, which a bare PNG would lack.
 
-    The text comes from the titles; in the built solutions the caption takes its place.
+    The text comes from the titles; in the built solutions the caption replaces it.
     """
 
     def _ipython_display_(self):
-        """Both forms from one drawing. Without this method, Matplotlib's formatter would draw the PNG by itself."""
+        """Show HTML and PNG from one drawing. Without this method, Matplotlib's formatter would draw the PNG again."""
         panels = [title for ax in self.axes for place in ("left", "center") if (title := ax.get_title(place))]
         parts = [f"Figure: {self.get_suptitle()}."] + [f"Panels: {'; '.join(panels)}."] * bool(panels)
         png = _png(self)
@@ -75,9 +75,9 @@ def figure(title, nrows=1, ncols=1, width=8.6, height=3.2, **options):
 
 
 def dial(ax, hands, title="", note=""):
-    """A clock face. ``hands``: ``(angle in radians, colour, label)`` each; angle 0 points right, turns go to the left.
+    """A clock face. ``hands``: up to two ``(angle in radians, colour, label)``, angles counterclockwise from the right.
 
-    With two hands the shorter way between them is shaded; ``note`` stands below.
+    The smaller angle between two hands is shaded; ``note`` is printed below.
     """
     ax.set_aspect("equal")
     ax.set(xlim=(-1.3, 1.3), ylim=(-1.45, 1.3))
@@ -91,17 +91,17 @@ def dial(ax, hands, title="", note=""):
         if end - start > math.pi:
             start, end = end, start + 2 * math.pi
         ax.add_patch(Wedge((0, 0), 0.72, math.degrees(start), math.degrees(end), color=ORANGE, alpha=0.7, linewidth=0))
-    for (angle, colour, label), width, aside in zip(hands, (4.5, 2.5), (0.11, -0.11)):  # the broader one shows below
+    for (angle, colour, label), width, aside in zip(hands, (4.5, 2.5), (0.11, -0.11)):  # broad, then thin on top
         c, s = math.cos(angle), math.sin(angle)
         ax.plot([0, 0.86 * c], [0, 0.86 * s], color=colour, linewidth=width, linestyle="-", solid_capstyle="round")
-        c, s = math.cos(angle + aside), math.sin(angle + aside)  # labels a little apart, also when the hands are not
+        c, s = math.cos(angle + aside), math.sin(angle + aside)  # keeps labels apart where hands coincide
         ax.text(1.18 * c, 1.18 * s, label, color=colour, ha="center", va="center", fontsize=11, fontweight="bold")
     ax.set_title(title, loc="center")
     ax.text(0, -1.4, note, ha="center", va="center", fontsize=10)
 
 
 def heatmap(ax, values, title, limit, xlabel, ylabel):
-    """A square picture of a matrix, row 0 on top, colours symmetric around zero up to ``limit``. Returns the image."""
+    """Draw a matrix in square cells, row 0 on top, colours symmetric around zero up to ``limit``. Returns the image."""
     image = ax.imshow(values, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     for side in ("top", "right"):
@@ -110,7 +110,7 @@ def heatmap(ax, values, title, limit, xlabel, ylabel):
 
 
 def table(header, rows):
-    """Print rows under a header, first column to the left, the others to the right."""
+    """Print rows under a header, the first column left-aligned, the others right-aligned."""
     cells = [[str(cell) for cell in row] for row in [header, *rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     for number, row in enumerate(cells):
@@ -121,7 +121,7 @@ def table(header, rows):
 
 
 def raises(error, function, *arguments):
-    """True if ``function(*arguments)`` raises ``error``. In grading the error arrives as text from another process."""
+    """True if ``function(*arguments)`` raises ``error``. Compares names: in grading the error comes as text."""
     try:
         function(*arguments)
     except Exception as caught:
@@ -130,13 +130,13 @@ def raises(error, function, *arguments):
     return False
 
 
-is_grading = False  # the grader makes it True: its hidden tests ask about devices, and once is enough
+is_grading = False  # the grader sets it to True: its hidden tests check devices already
 
 
 def follows_the_device(function, *arguments):
-    """Call ``function`` with its tensors on a second device, and say what stays on the CPU, in an AssertionError.
+    """Call ``function`` on a second device. Raise AssertionError for what stays on the CPU or works only there.
 
-    The device is simulated, so no GPU is needed: see simulated_device.py. Other mistakes are not looked for.
+    The device is simulated, so no GPU is needed: see simulated_device.py. Other mistakes are ignored.
     """
     if is_grading:
         return
@@ -157,7 +157,7 @@ def follows_the_device(function, *arguments):
 
 
 def _about_devices(error):
-    """What to change, if the error comes of two devices."""
+    """Return what to change if the error is about devices, else an empty string."""
     steps = [step for step in traceback.walk_tb(error.__traceback__) if _is_theirs(step[0].f_code.co_filename)]
     line = traceback.StackSummary.extract(iter(steps[-1:]))[0].line if steps else ""
     where = f" in this line:\n    {line}\n" if line else ". "
@@ -181,8 +181,8 @@ def _is_theirs(file):
 
 
 def _on_the_cpu(frames):
-    """The names of a tensor that is on the device, of one that was made on the CPU, and of one that a module holds there.
-    What a function was given was made by its caller."""
+    """Return the names of a tensor on the device, of one made on the CPU, and of one that a module holds on the CPU.
+    A function did not make its own arguments: its caller did."""
     x, made = "x", ""
     for frame in reversed(frames):
         values, code = frame.f_locals, frame.f_code
@@ -203,10 +203,9 @@ def _cpu_tensors(values):
 
 
 class Moving:
-    """A picture that is moved by hand: a small script draws it and its controls, from ``data`` alone.
+    """An interactive picture: a small script draws it and its controls from ``data`` alone.
 
-    Where scripts do not run (JupyterLab in a notebook it does not trust, formgrader), the still picture ``fig`` stands
-    in its place.
+    Where scripts do not run (JupyterLab in an untrusted notebook, formgrader), the still picture ``fig`` replaces it.
     """
 
     def __init__(self, name, title, alt, fig, data):
@@ -231,7 +230,7 @@ def _png(fig):
 
 
 def _still(fig):
-    """A PNG of at most 64 colours, a third of the size: it is stored twice, as itself and within the HTML."""
+    """Return a PNG of at most 64 colours, a third of the size, since a notebook stores it twice. Closes ``fig``."""
     file = io.BytesIO()
     with Image.open(io.BytesIO(_png(fig))) as picture:
         picture.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, format="png", optimize=True)
@@ -244,7 +243,7 @@ def _image(png, alt):
 
 
 def _rounded(values):
-    """Plain numbers of six digits: enough for any screen, and the same on every machine."""
+    """Plain floats of six significant digits: enough for any screen, and the same on every machine."""
     return [float(f"{float(value):.6g}") for value in values]
 
 
@@ -313,7 +312,7 @@ def moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3, base=10000.0, max_o
 def moving_score(head_dim=16, base=100.0, offset=6, back=3, strength=1, max_offset=48):
     """The rotary score against the offset m - n: a sum of cosines, one per pair, which all peak at ``back``.
 
-    Below it the weight that softmax gives each of the keys at the offsets 0 to ``max_offset``, with a query of ``strength``.
+    Bars below it: the softmax weight of each key at the offsets 0 to ``max_offset``; ``strength`` scales the query.
     """
     frequencies = _frequencies(head_dim, base)
     title, count = f"The score is a sum of cosines, one per pair (base {base:,.0f})", len(frequencies)
@@ -340,9 +339,9 @@ def moving_score(head_dim=16, base=100.0, offset=6, back=3, strength=1, max_offs
 
 
 def moving_words(words, weights, values):
-    """A sentence whose words change places, its attention map, and how far the mean of its outputs moves.
+    """A sentence whose words can be moved, its attention map, and how far the mean of its outputs moves.
 
-    ``weights``: of attention without a mask, (n, n); ``values``: (n, width). Both from the student's own head.
+    ``weights``: attention weights without a mask, (n, n); ``values``: (n, width). Both come from the student's head.
     """
     title, n = "Drag the words", len(words)
     alt = (f"The words {' '.join(words)} in a row, to be moved, and below them their attention map: a row per query, a column "
@@ -369,7 +368,7 @@ def moving_slopes(alibi_slopes, n_heads=8, distance=16, max_heads=16, max_distan
     title = "What each head's slope does, by distance"
     alt = ("One falling curve per head against the distance of query and key: the factor exp(−slope · distance) on the "
            "weight, or the bias −slope · distance. A table gives each head's slope and its value at one distance.")
-    viridis = plt.get_cmap("viridis")  # hues, so that neighbours differ; without its end, too light on white
+    viridis = plt.get_cmap("viridis")  # hues tell neighbours apart; the end is cut off: too light on white
     colours = [matplotlib.colors.to_hex(viridis(0.85 * head / max(max_heads - 1, 1))) for head in range(max_heads)]
     fig, ax = figure(title, height=3.6)
     at = [step / 4 for step in range(4 * max_distance + 1)]
@@ -464,8 +463,8 @@ def moving_cache(cached=5, new=3, max_cached=10, max_new=6):
     return Moving("cache", title, alt, fig, {"cached": cached, "new": new, "maxCached": max_cached, "maxNew": max_new})
 
 
-# The scripts of the pictures, by name: "frame" is what they share, each of the others makes its controls and returns the
-# function that draws. In the course they are files; the build puts them in here.
+# The scripts of the pictures, by name. They share "frame"; each of the others makes its controls and returns the
+# function that draws. In the course repository they are files; the build copies their text into this module.
 PICTURES = {"buckets": r"""
 const most = data.maxOffset;
 const offset = slider("offset: key position \u2212 query position", -most, most, data.offset);
@@ -475,7 +474,7 @@ const kinds = [["two sides", data.twoSides, colours.query, "none"], ["causal", d
 const inside = (at) => Math.max(-most, Math.min(most, at));
 let scale;
 follow(view.svg, (event) => inside(scale.read(event)), offset);
-function sharing(buckets) {  // the offsets beside the chosen one that lie in its bucket
+function sharing(buckets) {  // the run of offsets around the chosen one that share its bucket
   const chosen = offset.value + most, bucket = buckets[chosen];
   let from = chosen, to = chosen;
   while (from > 0 && buckets[from - 1] === bucket) from--;
@@ -560,11 +559,11 @@ const clocks = data.frequencies[0].map((_, pair) => {
   return {speed: element(box, "div"), face: drawing(box, "", ""), note: element(box, "div", {class: "note"})};
 });
 const point = (angle, radius) => [75 + radius * Math.cos(angle), 75 - radius * Math.sin(angle)];
-function hand(svg, angle, colour, width, label, aside) {  // labels a little apart, also when the hands are not
+function hand(svg, angle, colour, width, label, aside) {  // `aside` keeps labels apart where hands coincide
   stroke(svg, [[75, 75], point(angle, 50)], colour, width, {"stroke-linecap": "round"});
   write(svg, ...point(angle + aside, 68), label, "middle", {fill: letters(colour), "font-weight": "bold"});
 }
-function shade(svg, from, to) {  // the shorter way
+function shade(svg, from, to) {  // the smaller angle between the hands
   const turn = Math.atan2(Math.sin(to - from), Math.cos(to - from)), end = point(from + turn, 40);
   const arc = `M75 75L${point(from, 40).join(" ")}A40 40 0 0 ${turn > 0 ? 0 : 1} ${end.join(" ")}Z`;
   shape(svg, "path", {d: arc, fill: colours.angle, "fill-opacity": 0.7});
@@ -588,8 +587,8 @@ return () => {
     : `At position ${m.value}, pair 0 has turned ${digits(turns)} times.`);
 };
 """, "frame": r"""
-// What the pictures share, in the page: elements, shapes, axes, sliders. A picture lies in a shadow tree, out of reach
-// of the page's styles, on white as all figures do. Nothing moves by itself.
+// Shared by all pictures: elements, shapes, axes, sliders. A picture is in a shadow tree, so the page's styles do not
+// reach it, and on white like all figures. Nothing moves by itself.
 (function () {
 "use strict";
 const data = DATA, colours = data.colours, ink = "#222222", grey = "#888888";
@@ -656,7 +655,7 @@ const decimals = (value, count) => minus((Math.abs(value) < 0.5 / 10 ** count ? 
 const commas = (value) => value.toLocaleString("en");
 const range = (count, make = (index) => index) => Array.from({length: count}, (_, index) => make(index));
 
-// A drawing, made anew at each change for the width that it has; `label` is what a screen reader says of it.
+// A drawing. `clear` empties and resizes it before each redraw; `label` is what a screen reader says.
 function drawing(parent, kind, label) {
   const svg = shape(parent, "svg", {role: "img", "aria-label": label, class: kind});
   return {svg, clear(width, height) {
@@ -666,7 +665,7 @@ function drawing(parent, kind, label) {
   }};
 }
 
-// Axes with a few ticks. Returns the ways from values to pixels, and from the mouse to a value.
+// Draw axes. Returns functions from values to pixels, and from a mouse event to a value.
 function axes(svg, box, x, y) {
   const px = (value) => box.left + (value - x.from) / (x.to - x.from) * (box.right - box.left);
   const py = (value) => box.bottom - (value - y.from) / (y.to - y.from) * (box.bottom - box.top);
@@ -694,7 +693,7 @@ function start(place) {
   element(root, "style", {}, STYLE);
   const card = element(root, "div", {class: "card", role: "group", "aria-label": data.title});
   element(card, "p", {class: "title"}, data.title);
-  const controls = element(card, "div", {class: "controls"});  // above what grows, so that no slider slips away
+  const controls = element(card, "div", {class: "controls"});  // above the growing stage: sliders stay in place
   const stage = element(card, "div", {class: "stage"});
   const said = element(card, "p", {class: "said", role: "status"});
   const say = (text) => { if (said.textContent !== text) said.textContent = text; };
@@ -703,7 +702,7 @@ function start(place) {
   function slider(name, from, to, value, show = minus) {
     const row = element(controls, "div", {class: "control"}), id = "control-" + count++;
     element(row, "label", {for: id}, name);
-    const output = element(row, "output", {for: id, "aria-live": "off"});  // the slider itself says its value
+    const output = element(row, "output", {for: id, "aria-live": "off"});  // screen readers ask the slider
     const input = element(row, "input", {type: "range", id, min: from, max: to, step: 1});
     const control = {
       get value() { return Number(input.value); },
@@ -721,7 +720,7 @@ function start(place) {
   function button(parent, text, name, act) {
     element(parent, "button", {type: "button", "aria-label": name}, text).addEventListener("click", act);
   }
-  function follow(svg, read, control) {  // the value under the mouse or the finger
+  function follow(svg, read, control) {  // sets the control to the value under mouse or finger
     const move = (event) => {
       const at = Math.round(read(event));
       if (at !== control.value) control.value = at;
@@ -729,13 +728,13 @@ function start(place) {
     svg.addEventListener("pointermove", move);
     svg.addEventListener("pointerdown", move);
   }
-  function rows(table, names) {  // an empty table with a header
+  function rows(table, names) {  // empties a table, adds a header, returns the body
     table.replaceChildren();
     const header = element(element(table, "thead"), "tr");
     for (const name of names) element(header, "th", {scope: "col"}, name);
     return element(table, "tbody");
   }
-  function sign(cell, d, attributes) {  // the line or mark that stands for a row
+  function sign(cell, d, attributes) {  // the line or mark that identifies a row
     shape(shape(cell, "svg", {class: "sign", viewBox: "0 0 12 12", "aria-hidden": "true"}), "path", {d, ...attributes});
   }
 
@@ -859,7 +858,7 @@ const p = slider("position p", 0, 40, data.p), k = slider("offset k", -data.maxO
 const face = drawing(element(stage, "div", {style: "width: 300px"}), "", data.alt);
 const sum = element(stage, "div", {class: "sum"});
 const point = (angle, radius) => [130 + radius * Math.cos(angle), 130 - radius * Math.sin(angle)];
-function arrow(svg, [sine, cosine], colour, width, label, aside) {  // the labels a little apart, also when the arrows are not
+function arrow(svg, [sine, cosine], colour, width, label, aside) {  // `aside` keeps labels apart where arrows coincide
   const tip = [130 + 82 * cosine, 130 - 82 * sine], at = Math.atan2(sine, cosine) + aside;
   stroke(svg, [[130, 130], tip], colour, width, {"stroke-linecap": "round"});
   dot(svg, ...tip, width + 1.5, colour);
@@ -925,7 +924,7 @@ return () => {
   const ticks = quarters.map((part) => part * data.maxDistance);
   scale = axes(svg, box, {from: 0, to: data.maxDistance, ticks, label: "distance"}, y);
   const x = scale.px(distance.value);
-  const second = slopes.findIndex((slope, head) => head > 0 && slope > slopes[head - 1]);  // -1: they only fall
+  const second = slopes.findIndex((slope, head) => head > 0 && slope > slopes[head - 1]);  // -1 if they only fall
   stroke(svg, [[x, box.top], [x, box.bottom]], grey);
   const body = rows(table, ["head", "slope", `at ${distance.value}`]);
   slopes.forEach((slope, head) => {
@@ -958,7 +957,7 @@ const [open, causal] = ["no mask", "causal mask"].map((name) => {
 open.checked = true;
 const view = drawing(element(stage, "div", {class: "wide", style: "max-width: 420px"}), "", data.alt);
 let order = range(n), held = null;
-function move(word, place) {  // the words between make room
+function move(word, place) {  // the words in between shift
   if (place < 0 || place >= n || order[place] === word) return;
   order = order.filter((other) => other !== word);
   order.splice(place, 0, word);

@@ -1,13 +1,13 @@
-"""A second device for any machine: its tensors are elsewhere, its arithmetic is the CPU's.
+"""A simulated second device for any machine: its tensors are apart from the CPU's, its arithmetic is the CPU's.
 
-``x.to("simulated")`` moves a tensor there. It may not meet one on the CPU, as a tensor on a GPU may not: code that forgets
-``device=`` fails here as it fails there, in the same words. Importing this file sets the device up, through the hooks that
-PyTorch has for back ends written in Python; a second copy of it in the same process finds the device and changes nothing.
+``x.to("simulated")`` moves a tensor there. Like a tensor on a GPU, it cannot be combined with one on the CPU: code that
+forgets ``device=`` fails as it does on a GPU, with the same message. Importing this file sets up the device, through
+PyTorch's hooks for back ends written in Python; a second copy in the same process finds the device and changes nothing.
 
-What it cannot show: a GPU's memory and streams, its kernels' own rounding and order of summation, and that a GPU is lost
-after an index out of range. Not simulated: ``torch.compile``, LSTM and GRU, storages and addresses in memory, shapes changed
-in place in inference mode, and that a GPU's generator is refused on the CPU. ``torch.accelerator`` knows one accelerator: where
-there is a GPU it no longer names that one, and says that none is available.
+It cannot show a GPU's memory and streams, the rounding and order of summation of its kernels, or that an index out of
+range makes a GPU unusable. It does not simulate ``torch.compile``, LSTM and GRU, storages and addresses in memory,
+shapes changed in place in inference mode, or that the CPU refuses a GPU's generator. ``torch.accelerator`` knows only
+one accelerator: on a machine with a GPU it no longer names that one, and says that none is available.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from torch.utils import backend_registration
 NAME = "simulated"
 DEVICE = f"{NAME}:0"
 CPU = torch.device("cpu")
-TF32_BITS = 13  # of float32's 23 bits of mantissa, those that TensorFloat-32 lacks
+TF32_BITS = 13  # how many of float32's 23 bits of mantissa TensorFloat-32 lacks
 aten: Any = torch.ops.aten
 DATA: Any = torch._C._TensorBase.data
 
@@ -35,23 +35,23 @@ INDEXING = {
     aten._unsafe_index,
     aten._unsafe_index_put,
 }
-# A number on the CPU, a tensor without dimensions, may meet a device's tensors in pointwise operations. As CUDA's kernels
-# are declared (native_functions.yaml, `device_check`), these too take one, though they lack the tag,
+# Pointwise operations may combine a device's tensors with a number, which is a tensor without dimensions on the CPU. By
+# CUDA's declarations (native_functions.yaml, `device_check`) these accept one, too, though they lack the pointwise tag,
 TAKE_NUMBERS = {
     getattr(aten, name + end)
     for name in ("fill", "masked_fill", "index_fill", "floor_divide", "eq", "ne", "lt", "le", "gt", "ge")
     for end in ("", "_")
 } | {aten.rsub}  # fmt: skip
-# and these refuse it, though they have the tag.
+# and these refuse one, though they have the tag.
 TAKE_NO_NUMBERS = {
     aten.clamp, aten.clamp_, aten.clamp_min, aten.clamp_min_, aten.clamp_max, aten.clamp_max_,
     aten.equal, aten.gcd, aten.lcm, aten.ldexp, aten.logaddexp, aten.logaddexp2, aten.nextafter,
 }  # fmt: skip
-# Products of matrices, by the position of the first factor. CUDA has none of whole numbers.
+# Products of matrices, with the position of the first factor. CUDA has none for integers.
 PRODUCTS = {aten.mm: 0, aten.bmm: 0, aten.addmm: 1, aten.baddbmm: 1, aten.mv: 0, aten.addmv: 1, aten.dot: 0}
 
-# Not by the fallback: `torch.tensor` asks for the first two past the tensor's class, and the others would begin with an empty
-# tensor and give it another shape, which is refused in inference mode.
+# These do not go through the fallback: `torch.tensor` calls the first two past the tensor's class, and the others would
+# begin with an empty tensor and change its shape, which is refused in inference mode.
 DIRECT = [aten.copy_.default, aten._local_scalar_dense.default, aten.arange.default, aten.arange.start]
 DIRECT += [aten.arange.start_step, aten.eye.default, aten.eye.m]
 
@@ -66,13 +66,13 @@ class SimulatedTensor(torch.Tensor):
     """A tensor on the simulated device. Its numbers are in a tensor on the CPU that only this file sees."""
 
     _near: torch.Tensor
-    _is_new = False  # it was copied from the CPU
+    _is_new = False  # whether it was copied from the CPU
     __torch_function__: Any = torch._C._disabled_torch_function_impl
 
     @staticmethod
     def __new__(cls, near: torch.Tensor) -> "SimulatedTensor":
         make: Any = torch.Tensor._make_wrapper_subclass
-        format_of_memory, device = None, torch.device(DEVICE)  # by place: names take a third of the time
+        format_of_memory, device = None, torch.device(DEVICE)  # by position, as keywords take a third of the time
         tensor: SimulatedTensor = make(
             cls, near.size(), near.stride(), near.storage_offset(), format_of_memory, near.dtype, near.layout, device
         )
@@ -95,8 +95,8 @@ class SimulatedTensor(torch.Tensor):
             self._near = value._near
 
     def __getattr__(self, name: str) -> Any:
-        """Of a tensor that comes from the CPU, `nn.Module.to` asks for this, and then exchanges what its parameters hold. So
-        they stay the objects that they are, as on a GPU."""
+        """Offer ``__tensor_flatten__`` on a tensor copied from the CPU. `nn.Module.to` looks for it, and then swaps the
+        contents of parameters, so that they stay the same objects, as on a GPU."""
         if name == "__tensor_flatten__" and self._is_new:
             return lambda: (["_near"], None)
         raise AttributeError(name)
@@ -129,7 +129,7 @@ class SimulatedTensor(torch.Tensor):
 
 
 class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
-    """Makes every generator an instance of `SimulatedGenerator`, which stands in torch under the name of them all."""
+    """Makes every generator an instance of `SimulatedGenerator`, which replaces ``torch.Generator``."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, torch._C.Generator)
@@ -138,7 +138,7 @@ class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
 class SimulatedGenerator(torch._C.Generator, metaclass=_AnyGenerator):
     """``torch.Generator(device)``, also for this device: PyTorch has no hook for a generator written in Python."""
 
-    ours: ClassVar[set[int]] = set()  # by address in C++, from where they come back to Python as other objects
+    ours: ClassVar[set[int]] = set()  # addresses in C++, because C++ gives Python other objects for the same generator
     _cdata: int
 
     def __new__(cls, device: Any = "cpu") -> Any:
@@ -160,14 +160,14 @@ class SimulatedGenerator(torch._C.Generator, metaclass=_AnyGenerator):
 
 
 class DeviceModule:
-    """``torch.simulated``: what PyTorch asks of a device, and how the products of matrices are rounded."""
+    """``torch.simulated``: the functions that PyTorch calls for a device, and the rounding of matrix products."""
 
     def __init__(self) -> None:
         self.generator = torch._C.Generator()
         self.has_tf32 = False
 
     def is_available(self) -> bool:
-        return False  # to code that looks for a GPU; who wants this device, names it
+        return False  # code that looks for a GPU must not find this device; it is used only by name
 
     def is_initialized(self) -> bool:
         return True
@@ -182,11 +182,11 @@ class DeviceModule:
         return False
 
     def hold(self, near: torch.Tensor) -> torch.Tensor:
-        """A tensor of these numbers, which nobody else holds, on this device: ``to`` without its copy."""
+        """Return a tensor of these numbers, which nobody else may hold, on this device: ``to`` without its copy."""
         return SimulatedTensor(near)
 
     def numbers_of(self, tensor: Any) -> torch.Tensor:
-        """The numbers of a tensor on this device: ``cpu`` without its copy."""
+        """Return the numbers of a tensor on this device: ``cpu`` without its copy."""
         near: torch.Tensor = tensor._near
         return near
 
@@ -195,7 +195,7 @@ class DeviceModule:
 
     @contextlib.contextmanager
     def own_random_numbers(self) -> Iterator[None]:
-        """Random numbers are the device's own: those of the CPU go on as if none had been drawn."""
+        """Draw random numbers from the device's own generator; the CPU's goes on as if none had been drawn."""
         before = torch.get_rng_state()
         torch.set_rng_state(self.generator.get_state())
         try:
@@ -206,7 +206,7 @@ class DeviceModule:
 
     @contextlib.contextmanager
     def tf32(self) -> Iterator[None]:
-        """In this block the factors of a float32 product have the ten bits of mantissa that TensorFloat-32 has."""
+        """Round the factors of float32 products to TensorFloat-32's ten bits of mantissa in the block."""
         self.has_tf32 = True
         try:
             yield
@@ -215,12 +215,12 @@ class DeviceModule:
 
 
 class _Kind(NamedTuple):
-    """What of an operation decides how it is done here."""
+    """The properties of an operation that decide how it is done here."""
 
     packet: Any
-    first_factor: int | None  # of a product of matrices
+    first_factor: int | None  # its position, for a product of matrices
     is_random: bool
-    changes: bool  # some of its arguments
+    changes: bool  # some of its arguments in place
     is_view: bool
 
 
@@ -232,8 +232,8 @@ def _kind(op: Any) -> _Kind:
 
 
 def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Do on the CPU what ``op`` does, and refuse what a GPU refuses. Students' answers come here a hundred times per call, so
-    what is the same for every call of an operation is looked up once."""
+    """Run ``op`` on the CPU, and refuse what a GPU refuses. One call of a student's answer comes here a hundred times,
+    so what all calls of an operation share is looked up once."""
     kind = _kind(op)
     ours: list[SimulatedTensor] = []
     others: list[torch.Tensor] = []
@@ -242,7 +242,7 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if kwargs:
         device, generator = kwargs.get("device"), kwargs.get("generator")
         kwargs = dict(zip(kwargs, _near(kwargs.values(), ours, others), strict=True))
-    if kind.packet is aten._has_compatible_shallow_copy_type:  # may one be made the other in place?
+    if kind.packet is aten._has_compatible_shallow_copy_type:  # can one tensor take over the other's data?
         return not others
     if ours and others and kind.packet is not aten.copy_:
         _refuse_a_mix(op, args, others)
@@ -264,15 +264,15 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             ours[0]._is_new = True
     if device is not None and torch.device(device).type != NAME:
         return result
-    # In inference mode a view of a tensor made before is no inference tensor.
+    # In inference mode, a view of a tensor that was made outside it is not an inference tensor.
     is_as_before = kind.is_view and torch.is_inference_mode_enabled() and not (ours or others)[0].is_inference()
     with torch.inference_mode(False) if is_as_before else contextlib.nullcontext():
         return _moved(result, ours, others)
 
 
 def _near(values: Iterable[Any], ours: list[SimulatedTensor], others: list[torch.Tensor]) -> list[Any]:
-    """What an operation is given, as it is on the CPU. Tensors, which stand in lists at most, are noted: this device's and the
-    others."""
+    """Return an operation's arguments as they are on the CPU. Tensors, also those in lists, are appended to ``ours`` if
+    they are on this device, else to ``others``."""
     found: list[Any] = []
     for value in values:
         if isinstance(value, SimulatedTensor):
@@ -288,7 +288,7 @@ def _near(values: Iterable[Any], ours: list[SimulatedTensor], others: list[torch
 
 
 def _moved(value: Any, ours: list[SimulatedTensor], others: list[torch.Tensor]) -> Any:
-    """What an operation gives, as it is on this device: an argument as itself."""
+    """Return an operation's result as it is on this device; an argument is returned as the same object."""
     if isinstance(value, (list, tuple)):
         return type(value)([_moved(item, ours, others) for item in value])
     if not isinstance(value, torch.Tensor):
@@ -298,11 +298,11 @@ def _moved(value: Any, ours: list[SimulatedTensor], others: list[torch.Tensor]) 
             return tensor
     if any(tensor is value for tensor in others):
         return value
-    return SimulatedTensor(value.resolve_conj().resolve_neg())  # the wrapper would hide that they are still to be done
+    return SimulatedTensor(value.resolve_conj().resolve_neg())  # the wrapper would hide that both are pending
 
 
 def _refuse_a_mix(op: Any, args: Any, near: list[torch.Tensor]) -> None:
-    """Raises as CUDA does for tensors from ``near`` the CPU among the device's own."""
+    """Raise as CUDA does if ``op`` cannot combine the CPU's tensors, ``near``, with the device's own."""
     packet = op.overloadpacket
     if packet in INDEXING:
         _refuse_mixed_indexing(*args[:3])
@@ -314,7 +314,7 @@ def _refuse_a_mix(op: Any, args: Any, near: list[torch.Tensor]) -> None:
 
 
 def _refuse_mixed_indexing(indexed: torch.Tensor, indices: Any, value: Any = None) -> None:
-    """Indices may be on the CPU, a value of no dimension anywhere."""
+    """Raise as CUDA does for mixed devices: indices may be on the CPU, a value without dimensions anywhere."""
     is_ours = isinstance(indexed, SimulatedTensor)
     if not is_ours and any(isinstance(index, SimulatedTensor) for index in indices):
         raise RuntimeError(INDEX_ELSEWHERE)
@@ -323,7 +323,7 @@ def _refuse_mixed_indexing(indexed: torch.Tensor, indices: Any, value: Any = Non
 
 
 def _factors(kind: _Kind, args: list[Any]) -> list[Any]:
-    """The arguments of a product of matrices, rounded to TF32 if that is asked for."""
+    """Return the arguments of a product of matrices, with its factors rounded to TF32 if that is switched on."""
     first = kind.first_factor or 0
     factors = args[first : first + 2]
     dtype = factors[0].dtype
@@ -336,13 +336,13 @@ def _factors(kind: _Kind, args: list[Any]) -> list[Any]:
 
 
 def _as_tf32(x: torch.Tensor) -> torch.Tensor:
-    """Rounded to the nearest number with ten bits of mantissa, halves away from zero."""
+    """Round to the nearest number with ten bits of mantissa, halves away from zero."""
     bits = x.contiguous().view(torch.int32)
     return torch.where(x.isfinite(), ((bits + (1 << (TF32_BITS - 1))) >> TF32_BITS << TF32_BITS).view(torch.float32), x)
 
 
 def _follow(tensor: SimulatedTensor) -> None:
-    """Give a tensor the shape of its numbers, if an operation has changed that in place."""
+    """Give a tensor the shape of its numbers, if an operation has changed their shape in place."""
     near = tensor._near
     if near.size() == tensor.size() and near.stride() == tensor.stride():
         return
@@ -354,9 +354,9 @@ def _follow(tensor: SimulatedTensor) -> None:
 
 
 def _set_up(module: DeviceModule) -> list[torch.library.Library]:
-    """Make the device known to PyTorch; what is returned has to be kept."""
-    # A first backward pass starts a thread for each device, and a process with such a thread cannot be forked. So it happens
-    # before there is a device, and passes stay in the thread that asks for them.
+    """Register the device with PyTorch. The caller must keep what is returned."""
+    # The first backward pass starts a thread for each device, and a process with such a thread cannot be forked. So run
+    # it before there is a device, and keep later passes in the thread that asks for them.
     one = torch.ones(1, requires_grad=True)
     torch.autograd.grad(one.sum(), one)
     torch.autograd.set_multithreading_enabled(False)
@@ -371,9 +371,9 @@ def _set_up(module: DeviceModule) -> list[torch.library.Library]:
 
 
 def _make_first_tensor() -> None:
-    """PyTorch asks of the first tensor of a class of one's own whether it is a `DTensor`. To know that class it imports
-    `torch.distributed.tensor` and with it sympy, half a second's work for a tensor that is none. It asks once in a process:
-    then another class stands in."""
+    """Make the first tensor while a stand-in replaces `torch.distributed.tensor`. Once in a process, PyTorch checks
+    whether the first tensor of a custom class is a `DTensor`. For that it would import this module and sympy, which
+    takes half a second."""
     name = "torch.distributed.tensor"
     if name in sys.modules:
         return

@@ -1,4 +1,4 @@
-"""Week 6's two tasks, and a model of one attention layer to learn them: what a figure needs, not what you are to write.
+"""Week 6's two tasks, and a model of one attention layer that learns them: code for a figure, not an exercise.
 
 In both tasks a token is a payload (one of 8 symbols) and an offset from 1 to 4. The answer at position i is the payload
 
@@ -26,7 +26,7 @@ def drawn(batch, n, generator):
 
 
 def pull(batch, n, generator):
-    """(payload, offset, answer): the query names how far back its answer stands."""
+    """Return (payload, offset, answer): the query says how far back its answer is."""
     payload, offset = drawn(batch, n, generator)
     source = torch.arange(n) - offset
     answer = payload.gather(1, source.clamp(min=0))
@@ -34,7 +34,7 @@ def pull(batch, n, generator):
 
 
 def push(batch, n, generator):
-    """(payload, offset, answer): each key names how far ahead it is to be read."""
+    """Return (payload, offset, answer): each key says how far ahead its payload is the answer."""
     payload, offset = drawn(batch, n, generator)
     target = torch.arange(n) + offset
     hits = torch.zeros(batch, n + OFFSETS, dtype=torch.long).scatter_add(1, target, torch.ones_like(target))
@@ -46,8 +46,8 @@ TASKS = {"pull": pull, "push": push}
 
 
 class OneLayer(nn.Module):
-    """Embed, attend once, read out. `attention(q, k, v, extra)` gives `out`; `extra` holds one parameter per entry of
-    `shapes`, by name, for tables and biases. All tensors are (batch, heads, n, head_dim)."""
+    """Embed, attend once, read out. `attention(q, k, v, extra)` returns `out`; `extra` holds one parameter per entry of
+    `shapes`, by name, for tables and biases. q, k, v and out are (batch, heads, n, head_dim)."""
 
     def __init__(self, attention, shapes, heads=HEADS):
         super().__init__()
@@ -65,7 +65,7 @@ class OneLayer(nn.Module):
 
 
 def train(task, attention, shapes, seed, steps=300, n=16, batch=64, heads=HEADS):
-    """A model trained on `task` at length n, always the same for one seed and one thread."""
+    """Return a model trained on `task` at length n. With one thread, the same seed always gives the same model."""
     torch.manual_seed(seed)
     model, generator = OneLayer(attention, shapes, heads), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -82,7 +82,7 @@ def train(task, attention, shapes, seed, steps=300, n=16, batch=64, heads=HEADS)
 
 @torch.no_grad()
 def accuracy(model, task, n, size=256):
-    """Share of right answers at length n, on sequences that are the same for every model."""
+    """Share of right answers at length n, on the same sequences for every model."""
     payload, offset, answer = TASKS[task](size, n, torch.Generator().manual_seed(10_000))
     right = (
         torch.cat([model(*part).argmax(-1) for part in zip(payload.split(64), offset.split(64), strict=True)]) == answer
