@@ -1,7 +1,7 @@
-"""nbgrader's autograde, its loop inside a grading run of ours: `nbgrader autograde`, formgrader's button, `make autograde`.
+"""Run nbgrader's autograde in a grading run of ours: `nbgrader autograde`, formgrader's button, `make autograde`.
 
-nbgrader's converter stays serial and the only writer of the gradebook. Before its loop begins, the grading of all
-submissions it is about to convert begins too, in parallel, in sandboxes; the loop waits for each outcome.
+nbgrader's converter stays serial and is the only writer of the gradebook. Before its loop begins, the grading of all
+submissions that it will convert starts in parallel, in sandboxes; the loop waits for each outcome.
 """
 
 import fnmatch
@@ -32,7 +32,7 @@ from autograder.permissions import require_private
 
 
 def has_no_effect(converter: BaseConverter) -> str:
-    """Which of nbgrader's options is given though it does nothing here; empty if none is."""
+    """Return a message about an nbgrader option that is set but does nothing here; empty if there is none."""
     assignment, notebooks = converter.coursedir.assignment_id, converter.coursedir.notebook_id
     if not fnmatch.fnmatchcase(assignment, notebooks):
         return (
@@ -48,29 +48,29 @@ def has_no_effect(converter: BaseConverter) -> str:
 
 
 class CourseAutograde(Autograde):
-    """Grades through `pipeline`. What nbgrader would copy or read of a submission itself, it does not."""
+    """nbgrader's Autograde, which here grades through `pipeline` and neither copies nor reads a submission itself."""
 
     @classmethod
     def like(cls, converter: Autograde) -> Self:
-        """The same task as nbgrader's own converter was given."""
+        """Return a converter with the same task as nbgrader's own ``converter``."""
         ours = cls(coursedir=converter.coursedir, parent=converter.parent, config=converter.config)
         for name in ("force", "create_student", "log", "logfile"):
             setattr(ours, name, getattr(converter, name))
         return ours
 
-    grader: Grader | None = None  # None: one of its own
+    grader: Grader | None = None  # None: each run makes its own
     watcher = Watcher()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.broken_by: OperationalError | None = None  # why the gradebook could not be written
-        self.failures: list[str] = []  # a line for each submission that has got no grade
-        self.refused: dict[str, str] = {}  # folders that no student can be called, with the reason
-        self.misnamed: dict[str, str] = {}  # what lies under nearly the assignment's name, with what to do
-        self.odd_times: dict[str, str] = {}  # what is odd about the time of handing in, by student
+        self.failures: list[str] = []  # a line for each submission without a grade
+        self.refused: dict[str, str] = {}  # folders whose names no student can have, with the reason
+        self.misnamed: dict[str, str] = {}  # entries named almost like the assignment, with what to do
+        self.odd_times: dict[str, str] = {}  # problems with the time of submission, by student
 
     def init_notebooks(self) -> None:
-        """Which file of a submission is the notebook, and that there is none, is for intake to say."""
+        """Find the submissions. Intake decides later which file of each is the notebook, or that there is none."""
         assignment = self.coursedir.assignment_id
         if problem := has_no_effect(self):
             raise self._told(problem)
@@ -80,18 +80,18 @@ class CourseAutograde(Autograde):
             self.log.warning("Not graded: submitted/%s: %s", name, remedy)
         for name, reason in self.refused.items():
             self.log.error("Not graded: submitted/%s: %s", name, reason)
-        # Read before the notebooks: one that arrives in between has a newer time than the one noted, and is graded next.
+        # Read times before notebooks: a submission that arrives in between is newer than its noted time: graded next.
         self._stamps = {student: read_stamp(folder) for student, folder in self._folders.items()}
         self.odd_times = {student: stamp.problem for student, stamp in self._stamps.items() if stamp.problem}
         for student, odd in self.odd_times.items():
             self.log.warning("%s: %s", student, odd)
         if not self._folders and not self.refused:
-            super().init_notebooks()  # says what nbgrader says
+            super().init_notebooks()  # raises nbgrader's own error
         self._notebooks = {str(folder / f"{assignment}.ipynb"): student for student, folder in self._folders.items()}
         self.assignments = {str(Path(notebook).parent): [notebook] for notebook in self._notebooks}
 
     def convert_notebooks(self) -> None:
-        """nbgrader's loop, inside a grading run."""
+        """Run nbgrader's loop inside a grading run."""
         root, assignment = Path(self.coursedir.root), self.coursedir.assignment_id
         try:
             if problem := wrong_version():
@@ -130,7 +130,7 @@ class CourseAutograde(Autograde):
             raise self._told(f"{cannot_store(cause)}, then start again; what is graded is kept") from error
 
     def init_destination(self, assignment_id: str, student_id: str) -> bool:
-        """Whether this submission is part of the run; an earlier grade of it makes room."""
+        """Return whether this submission is part of the run; if so, remove its earlier result."""
         done = Path(self._format_dest(assignment_id, student_id))
         if student_id not in self._due:
             self.log.info("Skipping existing assignment: %s", done)
@@ -141,23 +141,23 @@ class CourseAutograde(Autograde):
         return True
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
-        """Nothing: student and submission come into the gradebook with the scores, and no file is copied, for a submission
-        may hold links, devices, gigabytes."""
+        """Do nothing: student and submission enter the gradebook with the scores, and no file is copied, because a
+        submission may hold links, devices or gigabytes."""
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
-        """One pass, where nbgrader needs a second: what a student wrote is sanitized by intake. What goes wrong is kept in
-        ``failures``, for nbgrader's loop goes on with the next student."""
+        """Convert in one pass: nbgrader's other pass sanitizes, which intake has done. Errors are kept in ``failures``
+        too, because nbgrader's loop goes on with the next student."""
         student = self._notebooks[notebook_filename]
         try:
             outcome = self._outcomes[student].result()
-            del self._outcomes[student]  # a large class need not be in memory as a whole
+            del self._outcomes[student]  # all outcomes of a large class would fill the memory
             if isinstance(outcome, Failed):
                 rows = self._gradebook.rows(student, self._stamps[student].moment)
                 mark_not_graded(rows.notebook, outcome.reason)
                 self._gradebook.save(rows)
                 raise GradingFailed(f"{student}: {outcome.reason}. No grade was given; run it again")
             self._save(notebook_filename, student, outcome)
-        except OperationalError as error:  # nbgrader's loop ends, with advice for another case
+        except OperationalError as error:  # nbgrader ends its loop, with advice for another case
             self.broken_by = error
             raise
         except Exception as error:
@@ -165,7 +165,7 @@ class CourseAutograde(Autograde):
             self.failures.append(str(error) if told else f"{student}: {type(error).__name__}: {first_line(error)}")
             raise
         finally:
-            self._gradebook.undo()  # what was begun, if something went wrong
+            self._gradebook.undo()  # rolls back if something went wrong
 
     def _save(self, notebook_filename: str, student: str, outcome: Graded | Ungradable) -> None:
         assignment, stamp = self.coursedir.assignment_id, self._stamps[student]
@@ -173,7 +173,7 @@ class CourseAutograde(Autograde):
         resources: dict[str, Any] = {"unique_key": assignment, "nbgrader": where, "stamp": stamp}
         resources |= {"autograder": outcome, "gradebook": self._gradebook}
         if stamp.content:
-            resources["outputs"] = {NAME: stamp.content}  # nbgrader sees by it when a student submits again
+            resources["outputs"] = {NAME: stamp.content}  # tells nbgrader when a student submits again
         output, resources = self.exporter.from_filename(notebook_filename, resources=resources)
         self.write_single_notebook(output, resources)
         if isinstance(outcome, Graded):
@@ -182,7 +182,7 @@ class CourseAutograde(Autograde):
             outcome.forget()
 
     def _is_due(self, student: str) -> bool:
-        """Not graded yet, graded half (a run was killed), submitted again, or --force."""
+        """Whether to grade a submission: not graded yet, half graded (run was killed), submitted again, or --force."""
         if student in (self.coursedir.student_id_exclude or "").split(","):
             return False
         assignment = self.coursedir.assignment_id
@@ -196,7 +196,7 @@ class CourseAutograde(Autograde):
         return new is not None and old is not None and new > old
 
     def _known_students(self, assignment: str) -> set[str]:
-        """Who has a row in the gradebook: nobody else can count as done."""
+        """Return the students who have a row in the gradebook: nobody else can count as done."""
         with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
             return set(known_scores(gradebook, assignment))
 

@@ -1,4 +1,4 @@
-"""Grading runs ahead of nbgrader's loop: while nbgrader saves what has come, the rest is being graded."""
+"""Grading ahead of nbgrader's loop: while nbgrader saves finished submissions, the others are being graded."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -9,21 +9,21 @@ from autograder.grading.messages import OnOutcome, Outcome, Ungradable
 
 
 class Watcher:
-    """Hears of a run while it goes on, in whatever thread. This one does nothing."""
+    """Is told how a run progresses, in any thread. This base class does nothing."""
 
     def on_start(self, students: list[str]) -> None:
-        """These are about to be graded."""
+        """Called before these students are graded."""
 
     def on_outcome(self, student: str, outcome: Outcome) -> None:
-        """One more is done."""
+        """Called when one more student is done."""
 
 
 Outcomes = dict[str, Future[Outcome]]  # by student
 
 
 def grade_in_background(students: Iterable[str], grade: Callable[[OnOutcome], None], watcher: Watcher) -> Outcomes:
-    """Call ``grade`` in a thread, which is gone with the process. Returns when it has graded the first submission, and raises
-    what kept it from that."""
+    """Call ``grade`` in a thread that ends with the process. Returns when the first submission is graded; raises what
+    prevented that."""
     outcomes: Outcomes = {student: Future() for student in students}
 
     def keep(student: str, outcome: Outcome) -> None:
@@ -34,7 +34,7 @@ def grade_in_background(students: Iterable[str], grade: Callable[[OnOutcome], No
         failure: BaseException = GradingFailed("nothing became of this submission; run it again")
         try:
             grade(keep)
-        except BaseException as error:  # for whoever waits to raise
+        except BaseException as error:  # raised again where an outcome is awaited
             failure = error
         for future in list(outcomes.values()):
             if not future.done():
@@ -43,7 +43,7 @@ def grade_in_background(students: Iterable[str], grade: Callable[[OnOutcome], No
     threading.Thread(target=run, name="grading", daemon=True).start()
     futures = list(outcomes.values())
     for future in as_completed(futures):
-        if future.exception() is None and not isinstance(future.result(), Ungradable):  # which needs no sandbox
+        if future.exception() is None and not isinstance(future.result(), Ungradable):  # ungradable needs no sandbox
             return outcomes
     for future in futures:
         future.result()

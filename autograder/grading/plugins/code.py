@@ -1,7 +1,7 @@
-"""Code in formgrader, feedback and the report. Cells are highlighted as nbconvert does it, with a limit.
+"""Code in formgrader, feedback and the report. Cells are highlighted as in nbconvert, with a time limit.
 
-The patterns by which Python is read can be made to take time with the square of a text's length, and there is no list of
-the texts that do: blank lines are one kind, of any of the characters that count as blank.
+The highlighter's patterns take quadratic time on some texts, such as runs of blank lines made of any white space. These
+texts cannot all be listed, so only a limit helps.
 """
 
 import re
@@ -22,13 +22,13 @@ _highlighted = Highlight2HTML(pygments_lexer="ipython3")
 def highlight_code(
     context: Context, source: str, language: str | None = None, metadata: dict[str, Any] | None = None
 ) -> str:
-    """nbconvert's filter of this name. What takes too long to highlight is shown as it was written."""
+    """Replace nbconvert's filter of this name. Code that takes too long to highlight is shown as it was written."""
     found = within_budget(context.get("resources", {}), lambda: _highlighted(source, language, metadata))
     return f'<div class="highlight"><pre>{escape(source)}</pre></div>' if found is None else found
 
 
 def code_in(sentence: str) -> markupsafe.Markup:
-    """The sentence for a page, with what stands in backticks as code."""
+    """Return the sentence as HTML, with text in backticks as code."""
     return markupsafe.Markup(
         re.sub(r"(?<!`)`(?=\S)([^`\n]*[^`\s])`(?!`)", r"<code>\1</code>", str(markupsafe.escape(sentence)))
     )

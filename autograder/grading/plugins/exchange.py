@@ -1,5 +1,5 @@
-"""Feedback through nbgrader's exchange. A student's nbgrader asks for a page by the secret of the submission and by the
-name that the notebook had in it; whoever renames the notebook would wait for ever for a page of the course's name.
+"""Feedback through nbgrader's exchange. A student's nbgrader asks for a page by the submission's secret and the name of
+the submitted notebook, so a student who renamed it would never receive a page under the course's name.
 """
 
 import glob
@@ -13,21 +13,21 @@ from nbgrader.exchange.default.release_feedback import ExchangeReleaseFeedback
 from autograder.grading.plugins.timestamps import NAME, small_file
 
 SECRET = "submission_secret.txt"
-FILES = (NAME, SECRET)  # that nbgrader needs beside a page
+FILES = (NAME, SECRET)  # needed by nbgrader beside a page
 MOST_NAMES = 10
 _stock_copy_files = ExchangeReleaseFeedback.copy_files
 
 
 @dataclass(frozen=True)
 class ExchangeKey:
-    """What a page is asked for by: the submission's secret, and the names of its notebooks without the ending."""
+    """The key to a feedback page: the submission's secret, and the names of its notebooks without the extension."""
 
     secret: bytes
     names: tuple[str, ...]
 
 
 def exchange_key(course: CourseDirectory, student: str, assignment: str) -> ExchangeKey | None:
-    """Of the submission that was graded; ``None`` if it did not come through the exchange, or another has come since."""
+    """Return the key of the graded submission; ``None`` if it came without the exchange, or was replaced since."""
     submitted, autograded = (
         Path(course.format_path(step, student, assignment))
         for step in (course.submitted_directory, course.autograded_directory)
@@ -43,8 +43,8 @@ def exchange_key(course: CourseDirectory, student: str, assignment: str) -> Exch
 
 
 def release_feedback(exchange: ExchangeReleaseFeedback) -> None:
-    """nbgrader's `copy_files`, which would give up for the whole class at the first page without a key. Such a page is left
-    out and named, when all others are released."""
+    """Replace nbgrader's `copy_files`, which stops for the whole class at the first page without a key. Such pages are
+    left out, and named once all others are released."""
     course = exchange.coursedir
     excluded = course.student_id_exclude
     pages = map(Path, glob.glob(os.path.join(exchange.src_path, f"{course.assignment_id}.html")))

@@ -1,4 +1,4 @@
-"""What nbgrader's converter asks for a submission's notebook: the rebuilt one with its verdicts."""
+"""The exporter that gives nbgrader's converter a submission's notebook: the rebuilt one with its verdicts."""
 
 import json
 from dataclasses import fields
@@ -31,20 +31,20 @@ class SubmissionExporter(NotebookExporter):
 
     @property
     def options(self) -> Options:
-        """How the run is to be done, by the configuration. Raises ``CourseError`` for a device that does not exist."""
+        """The options of the run, from the configuration. Raises ``CourseError`` for a device that does not exist."""
         return Options(self.isolation != "none", wanted_device(), self.workers, dict(self.limits), self.scheduler)
 
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **kwargs: Any
     ) -> tuple[Any, dict[str, Any]]:
-        """The rebuilt notebook of a submitted file, with its verdicts, which are in the gradebook by then."""
+        """Save the verdicts of a submitted file in the gradebook and return its rebuilt notebook with them."""
         if resources is None or "autograder" not in resources:
             raise GradingFailed(
                 f"{filename} was not part of a run; start it with `nbgrader autograde`, by the course's nbgrader_config.py"
             )
         resources |= {"output_extension": self.file_extension, "seconds_late": 0.0}
         notebook = nbformat.from_dict(resources["autograder"].notebook)
-        for preprocessor in self._preprocessors:  # no copy, no check after each
+        for preprocessor in self._preprocessors:  # unlike nbconvert: no copy, no check after each
             if isinstance(preprocessor, AssignLatePenalties) and not resources["seconds_late"]:
                 continue  # it would open the gradebook to find that out
             notebook, resources = preprocessor(notebook, resources)
@@ -52,7 +52,7 @@ class SubmissionExporter(NotebookExporter):
 
 
 def _text_of(notebook: nbformat.NotebookNode) -> str:
-    """As JSON, a cell a line: indented all through it would take three times as long."""
+    """Return the notebook as JSON, one cell per line. Full indentation would take three times as long."""
     cells = ",\n".join(json.dumps(cell, ensure_ascii=False, sort_keys=True) for cell in notebook.cells)
     rest = {key: value for key, value in notebook.items() if key != "cells"}
     return f'{{"cells": [\n{cells}\n],\n{json.dumps(rest, ensure_ascii=False, sort_keys=True)[1:]}\n'

@@ -28,11 +28,11 @@ class FeedbackExporter(HTMLExporter):
     """HTML by the course's own template, which extends nbgrader's."""
 
     def __init__(self, config: Config, **kwargs: object) -> None:
-        config, theirs = Config(config), config.HTMLExporter  # nbgrader has put the places of its own templates in here
+        config, theirs = Config(config), config.HTMLExporter  # nbgrader has put its own template paths in here
         config.FeedbackExporter.merge(
             {
                 "template_name": "course_feedback",
-                "template_file": "index.html.j2",  # HTMLExporter's is formgrader's
+                "template_file": "index.html.j2",  # HTMLExporter's setting is for formgrader
                 "exclude_input_prompt": True,
                 "exclude_output_prompt": True,
                 "extra_template_basedirs": [*theirs.extra_template_basedirs, str(TEMPLATES)],
@@ -55,7 +55,7 @@ class FeedbackExporter(HTMLExporter):
 
 
 def _for_the_exchange(course: CourseDirectory, where: dict[str, Any], page: str) -> dict[str, bytes]:
-    """What nbgrader's exchange needs beside the page: the key, and the page under other names that it is asked for by."""
+    """Return the files that nbgrader's exchange needs beside the page: the secret, and copies under other names."""
     key = exchange_key(course, where["student"], where["assignment"])
     if key is None:
         return {}
@@ -64,7 +64,7 @@ def _for_the_exchange(course: CourseDirectory, where: dict[str, Any], page: str)
 
 
 class HideInstructorParts(NbGraderPreprocessor):
-    """Keeps the student's answers and the verdicts; no hidden test, no mark scheme, none of the chapter's text."""
+    """Keeps the student's answers and the verdicts; removes hidden tests, mark schemes and the chapter's text."""
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[Any, ...]:
         if nb.cells and nb.cells[0].id == "ungradable":
@@ -79,7 +79,7 @@ class HideInstructorParts(NbGraderPreprocessor):
             if utils.is_locked(cell):
                 cell.source = clear_hidden(cell.source)
             if utils.is_grade(cell) and not cell.metadata.nbgrader.points:
-                # A visible check that failed: its message is worth reading, its code the student has.
+                # A visible check has failed: its message is worth reading, but the student already has its code.
                 cell.source = "# The visible check said:"
                 del cell.metadata["nbgrader"]
         return nb, resources
@@ -127,7 +127,7 @@ class SummariseFeedback(NbGraderPreprocessor):
 
 
 def _own_exercises(cells: dict[str, NotebookNode]) -> list[Exercise]:
-    """The cells with points of an assignment of one's own."""
+    """Return an exercise for each cell with points, in an assignment that the manifest does not list."""
     graded = {name: cell.metadata.nbgrader.get("points") for name, cell in cells.items()}
     return [
         Exercise(str(number), name, "test", points, 0)
@@ -154,7 +154,7 @@ def _row(entry: Exercise, cell: NotebookNode, is_waiting: bool) -> dict[str, Any
 
 
 def what_to_look_at(verdict: dict[str, Any]) -> list[str]:
-    """The likely causes; where none is known, the first criterion that was missed."""
+    """Return the likely causes, or the first missed criterion if none is known."""
     if named := verdict.get("named"):
         return list(named)
     missed = [criterion for criterion in verdict.get("criteria", []) if criterion["earned"] < criterion["points"]]

@@ -1,4 +1,4 @@
-"""nbgrader's step from autograded notebooks to feedback pages: only those that would change, on all cores."""
+"""Turn autograded notebooks into feedback pages, as a step of nbgrader: only pages that would change, on all cores."""
 
 import contextlib
 import glob
@@ -23,11 +23,11 @@ from autograder.grading.plugins.page_origin import is_made_from, origins
 from autograder.grading.plugins.restore import restore
 from autograder.log import CapturedLog
 
-SHARE = 8  # pages that a process is given at a time: after Ctrl-C it makes no more than these
+SHARE = 8  # pages that a process is given at a time: after Ctrl-C it finishes only these
 
 
 class CourseFeedback(GenerateFeedback):
-    """nbgrader's, which takes the names of students for patterns and fails for all if the gradebook has lost one.
+    """nbgrader's GenerateFeedback, but names are not patterns, and one student lost by the gradebook stops nobody else.
 
     A page is made again only if something that it shows has changed since; ``force`` makes all of them.
     """
@@ -37,25 +37,25 @@ class CourseFeedback(GenerateFeedback):
 
     @classmethod
     def like(cls, converter: GenerateFeedback) -> Self:
-        """The same task as nbgrader's own converter was given."""
+        """Return a converter with the same task as nbgrader's own ``converter``."""
         ours = cls(coursedir=converter.coursedir, parent=converter.parent, config=converter.config)
         for name in ("force", "log", "logfile"):
             setattr(ours, name, getattr(converter, name))
         return ours
 
     def init_notebooks(self) -> None:
-        """Everybody who was graded, with the scores back in the gradebook where it has lost them."""
+        """List the pages to make, after restoring scores that the gradebook has lost."""
         course, assignment = self.coursedir, self.coursedir.assignment_id
         if problem := has_no_effect(self):
             self.log.error(problem)
             raise NbGraderException(problem)
-        with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run under way saves them itself
+        with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run in progress restores them itself
             restore(course, assignment, self.config)
         found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, assignment)))
         notebooks = {folder: os.path.join(folder, f"{assignment}.ipynb") for folder in found}
         self.assignments = {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
         if not self.assignments:
-            super().init_notebooks()  # says what nbgrader says
+            super().init_notebooks()  # raises nbgrader's own error
             return
         students = {folder: Path(folder).parent.name for folder in self.assignments}
         self.origins = origins(course, assignment, list(students.values()))
@@ -63,7 +63,7 @@ class CourseFeedback(GenerateFeedback):
             stale = {folder: known for folder, known in self.assignments.items() if self._is_stale(students[folder])}
             self.up_to_date = len(self.assignments) - len(stale)
             self.assignments = stale
-            self.set_trait("force", True)  # an older page makes way
+            self.set_trait("force", True)  # replaces older pages
 
     def _is_stale(self, student: str) -> bool:
         assignment = self.coursedir.assignment_id
@@ -71,8 +71,8 @@ class CourseFeedback(GenerateFeedback):
         return not is_made_from(page, self.origins.get(student))
 
     def convert_notebooks(self) -> None:
-        """All pages; several processes make them where this one has no other thread that a fork could harm."""
-        # This enters nbgrader's default course, which several must not do at once. A second command may have done it just now.
+        """Make the pages, in several processes unless this one has other threads, which a fork could harm."""
+        # Opening it adds nbgrader's default course, which processes must not do at once. Another command may just have.
         with contextlib.suppress(InvalidEntry), Gradebook(self.coursedir.db_url):
             pass
         folders = sorted(self.assignments)
@@ -96,17 +96,17 @@ class CourseFeedback(GenerateFeedback):
             raise NbGraderException(failed[0])
 
 
-_converter: CourseFeedback  # of this process, one of several that make pages
+_converter: CourseFeedback  # set in each process that makes pages
 
 
 def _begin(converter: CourseFeedback) -> None:
     global _converter
     _converter = converter
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the process that waits handles Ctrl-C
 
 
 def _make(folders: list[str]) -> tuple[list[tuple[int, str]], str | None]:
-    """Makes the pages of these folders; what nbgrader says meanwhile, and its error."""
+    """Make the pages of these folders. Returns what nbgrader logs meanwhile, and its error."""
     _converter.log = log = CapturedLog(logging.NOTSET)
     everything = _converter.assignments
     _converter.assignments = {folder: everything[folder] for folder in folders}

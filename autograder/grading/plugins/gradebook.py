@@ -46,9 +46,9 @@ class Score:
 
 
 def register_assignment(root: Path, course: CourseDirectory, assignment: str) -> None:
-    """Make the assignment's cells known to the gradebook as they are in the built source, all or none.
+    """Enter the assignment's cells into the gradebook as they are in the built source, all or none.
 
-    Also gives a gradebook that nbgrader has made the indexes a large class needs.
+    Also add the indexes that a large class needs, if nbgrader made the gradebook without them.
     """
     metadata = json.loads(source_notebook(root, assignment).read_text(encoding="utf-8"))["metadata"]
     wanted = dict(row for cell in instructor_cells(root, assignment) for row in _rows_of(cell))
@@ -79,7 +79,7 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str) ->
 
 
 def _rows_of(cell: Cell) -> Iterator[tuple[tuple[type[Base], str | None], dict[str, Any]]]:
-    """What nbgrader keeps of a cell of the source, by table and name."""
+    """Yield the rows that nbgrader keeps for a cell of the source: (table, name) and the values."""
     node = nbformat.from_dict({"cell_type": cell.cell_type, "source": cell.source, "metadata": cell.metadata})
     points = {"max_score": cell.points, "cell_type": cell.cell_type}
     if utils.is_grade(node):
@@ -96,7 +96,7 @@ def _rows_of(cell: Cell) -> Iterator[tuple[tuple[type[Base], str | None], dict[s
 
 
 def database_url(text: str) -> URL:
-    """The gradebook's address. An error never shows it: it may hold a password, or a half of one where the host should be."""
+    """Return the gradebook's address. An error never shows it: it may hold a password, or part of one as its host."""
     try:
         url = make_url(text)
     except Exception:
@@ -110,13 +110,13 @@ def database_url(text: str) -> URL:
 
 
 def has_gradebook(course: CourseDirectory) -> bool:
-    """Whether there is a gradebook to open. A file of SQLite's would be made by looking into it."""
+    """Whether there is a gradebook to open. Opening it to find out would create an SQLite file."""
     url = database_url(course.db_url)
     return url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists()
 
 
 def open_gradebook(course: CourseDirectory) -> Gradebook:
-    """The gradebook. Raises ``CourseError`` for one that is damaged, out of reach, or of another nbgrader version."""
+    """Open the gradebook. Raises ``CourseError`` if it is damaged, out of reach, or of another nbgrader version."""
     url = database_url(course.db_url)
     try:
         return Gradebook(course.db_url, course.course_id)
@@ -158,8 +158,8 @@ def save_scores(
     scores: dict[str, float],
     to_look_at: frozenset[str] = frozenset(),
 ) -> None:
-    """Write automatic scores by cell id; ``names`` are those of the gradebook's cells. Unanswered free text is 0; answered
-    free text waits for a person, and so does what is flagged (``to_look_at``: names of answer cells), with its score."""
+    """Write automatic scores by cell id; ``names`` are the gradebook's cell names by id. Unanswered free text gets 0.
+    Answered free text waits for a person, and so does a flagged answer (named in ``to_look_at``), with its score."""
     for grade in notebook.grades:
         name = names[grade.cell_id]
         cell = cells[name]
@@ -181,7 +181,7 @@ def is_graded_by_hand(cell: NotebookNode) -> bool:
 
 
 def mark_not_graded(notebook: SubmittedNotebook, reason: str) -> None:
-    """No score anywhere, the reason in the comments, and the whole submission waiting for a person."""
+    """Remove all automatic scores, put the reason into the comments, and let the submission wait for a person."""
     for grade in notebook.grades:
         grade.auto_score, grade.needs_manual_grade = None, True
     for comment in notebook.comments:
@@ -189,19 +189,19 @@ def mark_not_graded(notebook: SubmittedNotebook, reason: str) -> None:
 
 
 def scores(course: CourseDirectory, assignment: str) -> list[Score]:
-    """Every student's standing in the assignment."""
+    """Return every student's standing in the assignment."""
     with open_gradebook(course) as gradebook:
         found = submissions_of(gradebook, assignment)
         return sorted((_standing(submission) for submission in found), key=lambda score: score.student)
 
 
 def submissions_of(gradebook: Gradebook, assignment: str) -> Iterator[SubmittedAssignment]:
-    """Everybody's submission, with the grades and comments it holds; none for an assignment that is not known."""
+    """Yield all submissions with their grades and comments; none for an unknown assignment."""
     try:
         known = gradebook.find_assignment(assignment)
     except MissingEntry:
         return
-    _cells = [notebook._base_cells for notebook in known.notebooks]  # held, so that a grade finds its own among them
+    _cells = [notebook._base_cells for notebook in known.notebooks]  # kept in memory, where each grade finds its cell
     notebooks = selectinload(SubmittedAssignment.notebooks)
     of_submission = ("score", "max_score", "late_submission_penalty")
     yield from (
@@ -229,7 +229,7 @@ def _standing(submission: SubmittedAssignment) -> Score:
 
 
 def reason_not_graded(submission: SubmittedAssignment) -> str:
-    """Why a submission has no grade; empty if it has one. A manual score given since overrides the reason."""
+    """Return why a submission has no grade; empty if it has one. A manual score given since overrides the reason."""
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     if any(grade.manual_score is not None for grade in grades):
         return ""

@@ -3,7 +3,7 @@
 from nbgrader.api import Comment, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
 from sqlalchemy import Index
 
-# Without these, the look for a submission's rows would read those of the whole class.
+# Without these, a query for one submission's rows reads those of the whole class.
 INDEXES = [
     Index(f"ix_{table.__tablename__}_{column}", table.__table__.c[column])
     for table, column in (
@@ -16,6 +16,6 @@ INDEXES = [
 
 
 def add_indexes(gradebook: Gradebook) -> None:
-    """To a gradebook that nbgrader alone has made."""
+    """Add the indexes to a gradebook that was made by nbgrader alone."""
     for index in INDEXES:
         index.create(gradebook.engine, checkfirst=True)

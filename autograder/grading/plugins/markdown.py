@@ -1,7 +1,7 @@
-"""Markdown cells in formgrader and feedback: formulas drawn, nothing that the page could take for its own, a limit.
+"""Markdown cells in formgrader and feedback: with formulas, a time limit, and nothing that interferes with the page.
 
-formgrader finds its score boxes by id, and the first one wins: a heading, which Markdown gives an id, could stand in for
-another exercise's box. So no text has an id, a name, a label or a form.
+formgrader finds its score boxes by id, and the first match wins: a heading, which Markdown gives an id, could pose as
+another exercise's box. So no text keeps an id, a name, a label or a form.
 """
 
 from html import escape
@@ -16,8 +16,8 @@ from autograder.grading.pictures import decoded_picture
 from autograder.grading.plugins.mathml import MathRenderer
 from autograder.grading.plugins.page_budget import within_budget
 
-MOST_OPENINGS = 2_000_000  # brackets that may open a formula, times the characters that each could reach over
-MOST_PASTED = 20 * 2**20  # characters of pasted pictures, each as often as the text shows it
+MOST_OPENINGS = 2_000_000  # possible starts of a formula, times the characters that each could reach over
+MOST_PASTED = 20 * 2**20  # characters of pasted pictures; one shown twice counts twice
 FORBIDDEN_ATTRIBUTES = frozenset({"id", "name", "for", "form", "usemap", "aria-labelledby", "aria-describedby"})
 FORBIDDEN_TAGS = frozenset(
     {
@@ -43,7 +43,7 @@ FORBIDDEN_TAGS = frozenset(
 
 @pass_context
 def markdown2html(context: Context, source: str) -> str:
-    """nbconvert's filter of this name. What takes too long to render is shown as it was written."""
+    """Replace nbconvert's filter of this name. Text that takes too long to render is shown as it was written."""
     pasted = context.get("cell", {}).get("attachments", {})
     attachments = {form(name): data for name, data in pasted.items() for form in (str, quote)}  # mistune quotes names
     repeated = source.count("attachment:") * max((len(str(data)) for data in pasted.values()), default=0)
@@ -56,18 +56,18 @@ def markdown2html(context: Context, source: str) -> str:
 
     try:
         found = within_budget(context.get("resources", {}), rendered)
-    except InvalidNotebook:  # a picture that is not there
+    except InvalidNotebook:  # a picture is missing
         found = None
     return as_written(source) if found is None else found
 
 
 def as_written(source: str) -> str:
-    """Text that is not rendered."""
+    """Return the text unrendered."""
     return f"<pre>{escape(source)}</pre>"
 
 
 def without_hooks(html: str) -> str:
-    """The same HTML without anything that a page's scripts, links or forms could take hold of."""
+    """Return the HTML without anything that a page's scripts, links or forms could refer to."""
     cleaner = _Cleaner()
     cleaner.feed(html)
     cleaner.close()
@@ -75,7 +75,7 @@ def without_hooks(html: str) -> str:
 
 
 class _Cleaner(HTMLParser):
-    """Writes down what it reads, less what is forbidden."""
+    """Copies HTML without the forbidden tags and attributes."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=False)
@@ -114,11 +114,11 @@ class _Cleaner(HTMLParser):
 
 
 def _is_picture(attributes: dict[str, str | None]) -> bool:
-    """Whether the page holds all of it, and a browser can draw it: a picture from the web would tell who looks."""
+    """Whether a browser can draw the picture from the page alone: one from the web would report who reads the page."""
     kind, _, data = (attributes.get("src") or "").removeprefix("data:").partition(";base64,")
     return decoded_picture(data, kind) is not None and "srcset" not in attributes
 
 
 def _openings(source: str) -> int:
-    """Where a formula could begin: each is looked through to its end, or to the end of the text."""
+    """Return the number of possible starts of a formula. Each is searched to its end, or to the end of the text."""
     return source.count("\\\\[") + source.count("\\\\(") + source.count("$") + source.count("\\begin{")

@@ -1,7 +1,7 @@
 """Formulas as MathML, which browsers draw without MathJax and so without a network.
 
-Students write formulas too. What latex2mathml makes of one is taken apart and written anew: known attributes only, all
-text escaped (its own writer undoes the escaping of ``<``).
+Students write formulas too. So the output of latex2mathml is written anew, with known attributes only and all text
+escaped (its own writer undoes the escaping of ``<``).
 """
 
 import re
@@ -13,7 +13,7 @@ from latex2mathml.converter import Converter
 from nbconvert.filters.markdown_mistune import IPythonRenderer
 
 LONGEST = 5000  # characters; nobody writes a longer formula by hand
-MACROS = re.compile(r"\\(def|newcommand|renewcommand)\b")  # a few short ones, nested, fill the memory
+MACROS = re.compile(r"\\(def|newcommand|renewcommand)\b")  # a few short nested ones can fill the memory
 ATTRIBUTES = {
     "xmlns",
     "display",
@@ -68,11 +68,11 @@ EM = {
     "mu": 0.056,
     "%": 0.01,
 }
-SHORTEST, LONGEST_SPACE = -0.5, 20.0  # em: a formula stays in its place and lies over nothing else
+SHORTEST, LONGEST_SPACE = -0.5, 20.0  # em: a formula must not cover anything else
 
 
 def to_mathml(latex: str, display: str) -> str:
-    """One formula; its LaTeX as text where it cannot be drawn."""
+    """Return a formula as MathML, or its LaTeX as text if it cannot be drawn."""
     if len(latex) > LONGEST or MACROS.search(latex):
         return _as_text(latex)
     try:
@@ -85,7 +85,7 @@ def to_mathml(latex: str, display: str) -> str:
 
 
 class MathRenderer(IPythonRenderer):
-    """nbconvert's renderer of Markdown, with the formulas drawn."""
+    """nbconvert's renderer of Markdown, with formulas as MathML."""
 
     def block_math(self, body: str) -> str:
         return to_mathml(body, "block")
@@ -122,7 +122,7 @@ def _is_modest(length: str) -> bool:
 
 
 def _in_style(text: str, style: str) -> str:
-    """Unicode's letters of a style: browsers know no other ``mathvariant`` than ``normal``."""
+    """Return the text in Unicode's letters of a style, since browsers know only the ``mathvariant`` ``normal``."""
     if style in ("", "normal"):
         return text
     return "".join(_letter(character, style.upper()) for character in text)

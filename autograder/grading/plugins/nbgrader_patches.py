@@ -1,7 +1,7 @@
-"""All that is changed in nbgrader itself, applied by one call; importing this file changes nothing.
+"""All changes to nbgrader itself, applied by one call; importing this file changes nothing.
 
-Written for one version of nbgrader. With another nothing is patched, and grading stops with a message that says so:
-`wrong_version` is asked before every run.
+They are written for one version of nbgrader. With another version only the two ``start`` methods are replaced, and
+grading stops with a message, because every grading run asks `wrong_version` first.
 """
 
 import os
@@ -29,17 +29,17 @@ from autograder.grading.plugins.score_log import keep_log
 from autograder.grading.plugins.timestamps import timestamp
 from autograder.grading.plugins.zip_collect import zip_collect
 
-# What this nbgrader marks a new gradebook with: it starts a process of `alembic` each time to hear it.
+# The revision with which this nbgrader marks a new gradebook. It starts an `alembic` process each time to find it.
 NEWEST_REVISION = "e43177bfe90b"
 _stock_autograde, _stock_feedback = Autograde.start, GenerateFeedback.start
 _create_engine = nbgrader.api.create_engine
 _create_tables, _check_course = Base.metadata.create_all, Gradebook.check_course
-_courses: dict[Engine, set[str]] = {}  # known to be in the database, and so are all tables
+_courses: dict[Engine, set[str]] = {}  # known to be in the database, as are all tables
 
 
 def apply() -> None:
-    """Once per process, from the course's nbgrader_config.py: grading runs of ours, a gradebook fit for a large class, and
-    commands in which one student's odd file is no matter of everybody's."""
+    """Patch nbgrader, once per process, from the course's nbgrader_config.py: our grading runs, a gradebook fit for a
+    large class, and commands that one student's odd file does not stop for everybody."""
     Autograde.start, GenerateFeedback.start = autograde, generate_feedback
     if wrong_version():
         return
@@ -48,20 +48,20 @@ def apply() -> None:
     nbgrader.api.create_engine = engine
     Base.metadata.create_all, Gradebook.check_course = create_tables, check_course
     nbgrader.api.get_alembic_version = lambda: NEWEST_REVISION
-    # Formgrader and the exchange read the times of a whole class, and stopped at the first that is none.
+    # Formgrader and the exchange read the times of a whole class; unpatched, they stop at the first invalid one.
     NbGraderAPI.get_submitted_timestamp, CourseDirectory.get_existing_timestamp = (
         submitted_timestamp,
         existing_timestamp,
     )
     ZipCollectApp.start, ExchangeReleaseFeedback.copy_files = zip_collect, release_feedback
-    dbapp.open = open_csv  # in front of the builtin, in this module alone
+    dbapp.open = open_csv  # shadows the builtin in that module only
     keep_log()
-    # Harmless: a later SQLAlchemy says it for every new submission.
+    # Harmless: later versions of SQLAlchemy warn of this for every new submission.
     warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
 
 
 def autograde(converter: Autograde) -> None:
-    """nbgrader's `Autograde.start`: in a course of ours the same task, done by `CourseAutograde`."""
+    """Replace nbgrader's `Autograde.start`: in a course of ours, `CourseAutograde` does the same task."""
     from autograder.grading.plugins.autograde import CourseAutograde
     from autograder.grading.plugins.exporter import SubmissionExporter
 
@@ -72,7 +72,7 @@ def autograde(converter: Autograde) -> None:
 
 
 def generate_feedback(converter: GenerateFeedback) -> None:
-    """nbgrader's `GenerateFeedback.start`, likewise."""
+    """Replace nbgrader's `GenerateFeedback.start`: in a course of ours, `CourseFeedback` does the same task."""
     from autograder.grading.plugins.feedback import FeedbackExporter
     from autograder.grading.plugins.generate_feedback import CourseFeedback
 
@@ -83,19 +83,19 @@ def generate_feedback(converter: GenerateFeedback) -> None:
 
 
 def submitted_timestamp(api: NbGraderAPI, assignment_id: str, student_id: str) -> datetime | None:
-    """nbgrader's `NbGraderAPI.get_submitted_timestamp`, by our reader."""
+    """Replace nbgrader's `NbGraderAPI.get_submitted_timestamp`, with our reader."""
     course = api.coursedir
     return timestamp(Path(course.format_path(course.submitted_directory, student_id, assignment_id)))
 
 
 def existing_timestamp(course: CourseDirectory, dest_path: str) -> datetime | None:
-    """nbgrader's `CourseDirectory.get_existing_timestamp`, by our reader."""
+    """Replace nbgrader's `CourseDirectory.get_existing_timestamp`, with our reader."""
     return timestamp(Path(dest_path))
 
 
 @lru_cache
 def engine(db_url: str, **options: Any) -> Engine:
-    """nbgrader's engine. An address that cannot be read is an error that does not show it."""
+    """Return nbgrader's engine, one per address. The error about an invalid address does not show the address."""
     from autograder.grading.plugins.gradebook import database_url
 
     made: Engine = _create_engine(database_url(db_url), **options)
@@ -103,7 +103,7 @@ def engine(db_url: str, **options: Any) -> Engine:
 
 
 def create_tables(bind: Engine) -> None:
-    """nbgrader's look for every table, once, unless the file is a new one."""
+    """Run nbgrader's check of all tables once per database, and again if its file is empty."""
     file = bind.url.database if bind.dialect.name == "sqlite" else None
     if bind not in _courses or (file and os.path.exists(file) and not os.path.getsize(file)):
         _create_tables(bind=bind)
@@ -111,7 +111,7 @@ def create_tables(bind: Engine) -> None:
 
 
 def check_course(gradebook: Gradebook, course_id: str = "default_course", **kwargs: Any) -> None:
-    """nbgrader's look for the course, once."""
+    """Run nbgrader's check of the course once per database."""
     known = _courses[gradebook.engine]
     if course_id not in known:
         _check_course(gradebook, course_id, **kwargs)

@@ -1,4 +1,4 @@
-"""Which nbgrader the plug-ins and patches were written for."""
+"""The version of nbgrader that the plug-ins and patches were written for."""
 
 import nbgrader
 
@@ -6,7 +6,7 @@ WRITTEN_FOR = "0.9.6"
 
 
 def wrong_version() -> str:
-    """The empty string if the patches fit the installed nbgrader, else what to do."""
+    """Return what to do if the patches do not fit the installed nbgrader; empty if they do."""
     if nbgrader.__version__ == WRITTEN_FOR:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What the texts of one student may cost whoever makes a page of them. Beyond it they are shown as they were written."""
+"""The time that rendering one student's texts for a page may take. Texts beyond it are shown as they were written."""
 
 import contextlib
 import signal
@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-PAGE_SECONDS = 10.0  # of CPU, for the Markdown and the highlighted code of one submission; ours takes a tenth of that
+PAGE_SECONDS = 10.0  # CPU time for one submission's Markdown and highlighted code; the course's own takes a tenth
 KEY = "seconds_left"  # in a page's resources
 
 
 def within_budget(page: dict[str, Any], render: Callable[[], str]) -> str | None:
-    """What ``render`` makes; ``None`` if the page has had its time, or runs out of it now."""
+    """Return what ``render`` makes; ``None`` if the page has used up its time, or recursion goes too deep."""
     left = page.get(KEY, PAGE_SECONDS)
     if left <= 0:
         return None
@@ -30,12 +30,12 @@ def within_budget(page: dict[str, Any], render: Callable[[], str]) -> str | None
 
 
 class _TooLong(BaseException):
-    """Nothing on the way may take it for an error of its own."""
+    """The time is up. No ``except Exception`` on the way may catch it."""
 
 
 @contextlib.contextmanager
 def _at_most(cpu_seconds: float) -> Iterator[None]:
-    """Raises ``_TooLong`` in the block; in another thread than the main one signals cannot, and nothing is limited."""
+    """Raise ``_TooLong`` in a block that takes longer. Signals work only in the main thread: others have no limit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

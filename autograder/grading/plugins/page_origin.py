@@ -1,4 +1,4 @@
-"""What a feedback page was made from, noted in the page itself: one that would come out the same is not made again."""
+"""The origin of a feedback page, noted in the page itself: a page that would come out the same is not made again."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ NOTE = re.compile(rb"<!-- made from ([0-9a-f]{64}) -->")  # as the template writ
 
 
 def origins(course: CourseDirectory, assignment: str, students: list[str]) -> dict[str, str]:
-    """By student, a digest of all that their page shows or follows from. Students without grades are left out."""
+    """Return, by student, a digest of all that their page depends on. Students without grades are left out."""
     with open_gradebook(course) as gradebook:
         graded = {each.student_id: _grades(each) for each in submissions_of(gradebook, assignment)}
     maker = _maker(Path(course.root))
@@ -50,7 +50,7 @@ def _digest(course: CourseDirectory, assignment: str, student: str, beside_files
 
 
 def _content(path: Path) -> bytes:
-    """A digest of the file; students name and make files as they like, so it may be none, or not to be read."""
+    """Return a digest of the file. Students submit anything: it is empty for a link, a folder or an unreadable file."""
     if path.is_symlink() or not path.is_file():
         return b""
     try:
@@ -61,7 +61,7 @@ def _content(path: Path) -> bytes:
 
 
 def _grades(submission: SubmittedAssignment) -> str:
-    """Scores, comments and what was taken off for being late, in an order of their own."""
+    """Return scores, comments and late penalties as text, sorted."""
     shown: list[Any] = []
     for notebook in submission.notebooks:
         grades = [
@@ -80,7 +80,7 @@ def _name(entry: tuple[Any, ...]) -> str:
 
 
 def _maker(root: Path) -> str:
-    """Names whatever makes pages: code, templates, settings."""
+    """Return a digest of everything that makes pages: code, templates, settings."""
     digest = hashlib.sha256(f"{grader_version()} {nbgrader_version} {nbconvert.__version__}".encode())
     for path in [*sorted((PACKAGE / "grading" / "plugins" / "templates").rglob("*.j2")), root / "nbgrader_config.py"]:
         digest.update(path.read_bytes() if path.is_file() else b"")

@@ -1,4 +1,4 @@
-"""What nbgrader does to a notebook of ours: the verdicts into its cells, the scores into the gradebook."""
+"""nbgrader's steps for a rebuilt notebook: put the verdicts into its cells and the scores into the gradebook."""
 
 import re
 
@@ -14,12 +14,12 @@ from autograder.grading.plugins.run_gradebook import RunGradebook
 
 MAX_SHOWN = 10_000  # characters of one cell
 BLANK_LINES = re.compile(r"(?:\n[ \t]*){20,}(?=\n)")
-MAX_SHOWN_IN_ALL = 400_000  # of a notebook; ours have a quarter of that, the course's text included
+MAX_SHOWN_IN_ALL = 400_000  # characters of a notebook; the course's own have a quarter of that, text included
 
 
 def readable(source: str, room: int = MAX_SHOWN) -> str:
-    """At most as much of a cell as a person reads: highlighting takes time with the square of a line's length, and of the
-    number of blank lines on end."""
+    """Shorten a cell to what a person reads: highlighting takes quadratic time in the length of a line, and in the
+    number of successive blank lines."""
     if source.count("\n") > 20:
         source = BLANK_LINES.sub("\n" * 20, source)
     if len(source) <= room:
@@ -38,7 +38,7 @@ class ShowVerdicts(NbGraderPreprocessor):
                 text = "**Noticed while reading this submission:**\n\n" + "\n".join(f"- {note}" for note in notes)
                 nb.cells.insert(0, nbformat.v4.new_markdown_cell(text, id="intake-notes"))
         nb.metadata["autograder"] = {"graded": True, "isolated": outcome.isolated}
-        # Elsewhere only the text is not the course's own.
+        # In the other cells everything but the text is the course's own, so only these need validation.
         filled = [cell for cell in nb.cells if cell.get("outputs") or "attachments" in cell]
         nbformat.validate(NotebookNode(nb, cells=filled), relax_add_props=True)
         return nb, resources
@@ -69,7 +69,7 @@ class SaveVerdicts(NbGraderPreprocessor):
         else:
             cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
             save_scores(rows.notebook, rows.names, cells, outcome.result.scores, outcome.to_look_at)
-        rows.notebook.late_submission_penalty = None  # whoever is late gets one next
+        rows.notebook.late_submission_penalty = None  # a late submission gets one next
         reason = outcome.reason if isinstance(outcome, Ungradable) else ""
         nb.metadata["autograder"]["kept"] = Kept.of(rows.notebook, rows.names, reason).to_json()
         resources["seconds_late"] = gradebook.save(rows)

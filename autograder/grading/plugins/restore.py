@@ -1,7 +1,7 @@
-"""A gradebook that was restored from a copy, deleted or emptied gets back what grading has found since.
+"""Restore automatic scores to a gradebook that was deleted, emptied, or replaced by an older copy.
 
-Every autograded notebook keeps the automatic scores that were saved with it. What a person has given by hand is in the
-gradebook alone: it is never touched here.
+Every autograded notebook keeps the automatic scores that were saved with it. Scores given by hand are only in the
+gradebook and are never touched here.
 """
 
 import json
@@ -19,12 +19,12 @@ from traitlets.config import Config
 from autograder.grading.plugins.gradebook import mark_not_graded, open_gradebook, register_assignment
 from autograder.grading.plugins.timestamps import timestamp
 
-Scores = dict[str, float | None]  # automatic ones by grade cell; None waits for a person, or was not graded
+Scores = dict[str, float | None]  # automatic ones by grade cell; None: waits for a person, or was not graded
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What an autograded notebook says was saved: scores, cells that wait for a person, why it was not graded."""
+    """A notebook's record of what was saved: scores, cells that wait for a person, why it was not graded."""
 
     scores: Scores
     waiting: frozenset[str]
@@ -32,17 +32,17 @@ class Kept:
 
     @classmethod
     def of(cls, notebook: SubmittedNotebook, names: dict[str, str], reason: str = "") -> "Kept":
-        """From the gradebook's rows, at the moment of saving; ``names`` are those of its cells."""
+        """Make the record from the gradebook's rows when they are saved; ``names`` are its cells' names by id."""
         waiting = frozenset(names[grade.cell_id] for grade in notebook.grades if grade.needs_manual_grade)
         return cls({names[grade.cell_id]: grade.auto_score for grade in notebook.grades}, waiting, reason)
 
     def to_json(self) -> dict[str, Any]:
-        """For the notebook's metadata."""
+        """Return the record for the notebook's metadata."""
         return {"scores": self.scores, "waiting": sorted(self.waiting), "reason": self.reason}
 
     @classmethod
     def read(cls, notebook: Path) -> "Kept | None":
-        """``None`` for a notebook that an earlier version of the grader has written, or that is half-written."""
+        """Read a notebook's record; ``None`` if an earlier version of the grader wrote it, or it is half-written."""
         try:
             note = json.loads(notebook.read_text(encoding="utf-8"))["metadata"]["autograder"]["kept"]
             return cls(note["scores"], frozenset(note["waiting"]), note["reason"])
@@ -51,7 +51,7 @@ class Kept:
 
 
 def known_scores(gradebook: Gradebook, assignment: str) -> dict[str, Scores]:
-    """The automatic scores of everybody the gradebook knows, in one query."""
+    """Return the automatic scores of all students in the gradebook, in one query."""
     rows = (
         gradebook.db.query(SubmittedAssignment.student_id, BaseCell.name, Grade.auto_score)
         .join(SubmittedNotebook, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
@@ -67,7 +67,7 @@ def known_scores(gradebook: Gradebook, assignment: str) -> dict[str, Scores]:
 
 
 def restore(course: CourseDirectory, assignment: str, config: Config) -> list[str]:
-    """Save again what the gradebook lacks. Returns the students for whom that was done."""
+    """Save again the scores that the gradebook lacks. Returns the students for whom that was done."""
     folders = sorted(Path(course.root).glob(f"{course.autograded_directory}/*/{assignment}"))
     with open_gradebook(course) as gradebook:
         known = known_scores(gradebook, assignment)

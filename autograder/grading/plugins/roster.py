@@ -1,4 +1,4 @@
-"""A roster as spreadsheets write it: with a byte order mark, as UTF-16, with semicolons or tabs between its columns."""
+"""Read CSV as spreadsheets write it: with a byte order mark, as UTF-16, with semicolons or tabs between columns."""
 
 import codecs
 import csv
@@ -10,7 +10,7 @@ from autograder.errors import CourseError
 
 
 def open_csv(path: str | Path, mode: str = "r") -> io.StringIO:
-    """The file's text with commas, in place of ``open``. What is not Unicode ends the command: a guess would change names."""
+    """Open a CSV file as text with commas. A file that is not Unicode ends the command: a guess would change names."""
     raw = Path(path).read_bytes()
     is_utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -29,12 +29,12 @@ def open_csv(path: str | Path, mode: str = "r") -> io.StringIO:
 
 
 def read_roster(path: str | Path) -> list[dict[str, str]]:
-    """A dictionary for each student, by the names of the columns."""
+    """Return a dictionary for each student, keyed by the names of the columns."""
     return list(csv.DictReader(open_csv(path)))
 
 
 def read_table(path: Path, columns: Collection[str]) -> list[tuple[int, dict[str, str]]]:
-    """The rows of a table that a person writes, each with its line. Raises ``CourseError`` for one that lacks a column."""
+    """Return the rows of a hand-written table, each with its line. Raises ``CourseError`` if the columns do not fit."""
     try:
         reader = csv.DictReader(open_csv(path))
     except SystemExit as error:  # in a grading run it must not end the server

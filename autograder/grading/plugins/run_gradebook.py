@@ -26,12 +26,12 @@ from autograder.grading.plugins.gradebook import open_gradebook
 
 @dataclass(frozen=True)
 class _Notebook:
-    """What a submitted notebook consists of, by the ids of the database."""
+    """The cells of a notebook, by their ids in the database."""
 
     id: str
     graded: tuple[str, ...]
     commented: tuple[str, ...]
-    names: dict[str, str]  # of its cells
+    names: dict[str, str]  # names of its cells, by id
 
     @classmethod
     def of(cls, notebook: Notebook) -> Self:
@@ -61,7 +61,7 @@ class RunGradebook:
         self._notebooks = {notebook.name: _Notebook.of(notebook) for notebook in known.notebooks}
         self._graded = self._notebooks[assignment]
         self._create_student = create_student
-        self.undo()  # nothing has been written; what was read is let go
+        self.undo()  # nothing was written; this releases what was read
 
     def __enter__(self) -> Self:
         return self
@@ -72,8 +72,8 @@ class RunGradebook:
         self._gradebook.close()
 
     def rows(self, student: str, handed_in: datetime | None) -> Rows:
-        """The submission's rows, made if there are none, with the time of this submission and no earlier one's.
-        Raises ``MissingEntry`` for a student whom nobody may add."""
+        """Return the submission's rows, created if there are none, with the time of this submission.
+        Raises ``MissingEntry`` for an unknown student who may not be added."""
         session = self._session
         submission = (
             session.query(SubmittedAssignment)
@@ -102,7 +102,7 @@ class RunGradebook:
         return submission
 
     def save(self, rows: Rows) -> float:
-        """Commit, and forget the rows: a large class need not be in memory as a whole. Returns how many seconds late the
+        """Commit, and forget the rows: those of a large class would fill the memory. Returns how many seconds late the
         submission is."""
         submission = rows.notebook.assignment
         self._session.flush()
@@ -112,6 +112,6 @@ class RunGradebook:
         return late
 
     def undo(self) -> None:
-        """Whatever was begun is not done."""
+        """Roll back what was begun."""
         self._session.rollback()
         self._session.expunge_all()

@@ -1,7 +1,7 @@
-"""Every change of a score, in a table of the gradebook's own: in the same transaction, whoever makes it through nbgrader.
+"""Log every change of a score made through nbgrader, in a table of the gradebook and in the same transaction.
 
-Formgrader keeps only the last score. Here a score by hand, extra credit, and an automatic score that a later run changes
-leave a line each. The first automatic score is no change.
+Formgrader keeps only the last score. This log has a row for each score by hand, extra credit, and automatic score that
+a later run changes. The first automatic score is not a change.
 """
 
 import csv
@@ -16,12 +16,12 @@ from sqlalchemy.schema import CreateTable
 
 KINDS = {"auto_score": "automatic", "manual_score": "by hand", "extra_credit": "extra credit"}
 HEADER = ("time", "student", "cell", "kind", "before", "after")
-# Not among nbgrader's tables: it is made with the first change, also in a gradebook that is older than the log.
+# Kept apart from nbgrader's tables: the first change creates it, even in a gradebook that is older than the log.
 LOG = Table(
     "score_log",
     MetaData(),
     Column("id", Integer, primary_key=True),
-    Column("time", DateTime, nullable=False),  # UTC, as all of nbgrader's
+    Column("time", DateTime, nullable=False),  # UTC, as all times in nbgrader
     Column("assignment", String(128), nullable=False),
     Column("student", String(128), nullable=False),
     Column("cell", String(128), nullable=False),
@@ -44,11 +44,11 @@ class Change:
 
 
 def keep_log() -> None:
-    """From now on, in this process."""
+    """Log changes from now on, in this process."""
     if event.contains(Grade, "after_update", _note):
         return
     for name in KINDS:
-        event.listen(getattr(Grade, name), "set", _do_nothing, active_history=True)  # reads the old value, always
+        event.listen(getattr(Grade, name), "set", _do_nothing, active_history=True)  # always loads the old value
     event.listen(Grade, "after_update", _note)
     event.listen(Student, "after_delete", _forget)
 
@@ -63,7 +63,7 @@ def score_log(gradebook: Gradebook, assignment: str) -> list[Change]:
 
 
 def write_log(changes: list[Change], path: Path) -> None:
-    """As CSV; a name that a spreadsheet would take for a formula gets an apostrophe in front."""
+    """Write the changes as CSV. A name that a spreadsheet would take for a formula gets an apostrophe in front."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(HEADER)
@@ -73,7 +73,7 @@ def write_log(changes: list[Change], path: Path) -> None:
 
 
 def _do_nothing(*_: Any) -> None:
-    """A listener is what makes SQLAlchemy read the old value of a row that it has not loaded."""
+    """Do nothing: a listener with active history makes SQLAlchemy read the old value of a row that is not loaded."""
 
 
 def _note(_: Any, connection: Connection, grade: Grade) -> None:
@@ -101,6 +101,6 @@ def _note(_: Any, connection: Connection, grade: Grade) -> None:
 
 
 def _forget(_: Any, connection: Connection, student: Student) -> None:
-    """Whoever is removed from the gradebook is removed from the log."""
+    """Delete a student's part of the log when the student is deleted from the gradebook."""
     connection.execute(CreateTable(LOG, if_not_exists=True))
     connection.execute(LOG.delete().where(LOG.c.student == student.id))

@@ -1,6 +1,6 @@
-"""When a submission was handed in, by a file that came from a student: a pipe, a link, a novel or no time at all is none.
+"""Read the time of a submission from a file that came from a student: it may be a pipe, a link, huge, or hold no time.
 
-A time is read as nbgrader reads it. What cannot be read, or not wholly, is named: nobody is late without a time.
+A time is read as nbgrader reads it. Anything unreadable in it is reported, and nobody is late without a time.
 """
 
 import os
@@ -31,8 +31,8 @@ class Stamp:
 
 
 def small_file(path: Path) -> bytes | None:
-    """The content of a small file; ``None`` where there is none. Raises ``ValueError`` for anything else, and waits for
-    nothing."""
+    """Return the content of a small file; ``None`` if there is no file. Raises ``ValueError`` for anything else, and
+    never blocks."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -51,7 +51,7 @@ def small_file(path: Path) -> bytes | None:
 
 
 def read_stamp(folder: Path) -> Stamp:
-    """The time stamp in a submission's folder. Never raises, whatever lies there."""
+    """Read the time stamp in a submission's folder. Never raises, whatever lies there."""
     try:
         content = small_file(folder / NAME)
     except ValueError:
@@ -72,34 +72,32 @@ def read_stamp(folder: Path) -> Stamp:
 
 
 def timestamp(folder: Path) -> datetime | None:
-    """The time alone."""
+    """Return only the time of a submission."""
     return read_stamp(folder).moment
 
 
 def parsed(text: str) -> datetime | None:
-    """A time as nbgrader reads it, in UTC; ``None`` for what is none."""
+    """Read a time as nbgrader does, in UTC; ``None`` if the text is no time."""
     zone = _third_word(text)
     if zone.startswith(("/", ":")) or ".." in zone.split("/"):
-        return None  # a path: the file would be opened
+        return None  # a path: dateutil would open the file
     try:
         moment: datetime | None = parse_utc(text)
-    except Exception:  # a student's text finds its way to any line of the parser
+    except Exception:  # a student's text can make any line of the parser raise
         return None
     return moment
 
 
 def _third_word(text: str) -> str:
-    """What nbgrader takes for the time zone: the third of three words."""
+    """Return what nbgrader takes for the time zone: the third of three words."""
     words = text.split(" ")
     return words[2] if len(words) == 3 else ""
 
 
 def _unknown_zone(text: str) -> str:
-    """A time zone that is read over, so that the time counts as UTC."""
+    """Return a time zone that the parser ignores, so that the time counts as UTC; empty if there is none."""
     if zone := _third_word(text):
-        return (
-            "" if gettz(zone) or not zone.strip("+-0") else zone
-        )  # a number is one of seconds to nbgrader, not of hours
+        return "" if gettz(zone) or not zone.strip("+-0") else zone  # nbgrader reads a number as seconds, not hours
     unknown: list[str] = []
 
     def look_up(name: str | None, offset: int | None) -> None:

@@ -1,4 +1,4 @@
-"""`nbgrader zip_collect`: what is odd about one student's upload stops nobody else's, and is named when all are collected."""
+"""`nbgrader zip_collect`: a problem with one student's upload stops nobody else's, and is reported after all others."""
 
 import os
 import shutil
@@ -19,8 +19,8 @@ Collected = dict[str, dict[str, Any]]
 
 
 class CourseZipCollect(ZipCollectApp):
-    """nbgrader's, which stops for the whole class where two files could be a student's notebook, an archive is damaged, or
-    somebody has a submission already."""
+    """nbgrader's ZipCollectApp, but it goes on with the rest of the class if two files could be a student's notebook,
+    an archive is damaged, or somebody has a submission already."""
 
     def start(self) -> None:
         self._told: list[str] = []
@@ -35,7 +35,7 @@ class CourseZipCollect(ZipCollectApp):
             Path(self._format_collect_path(step)) for step in (self.archive_directory, self.extracted_directory)
         )
         if archive.is_dir() and any(archive.iterdir()):
-            shutil.rmtree(extracted, ignore_errors=True)  # of an earlier download: it is unpacked once more
+            shutil.rmtree(extracted, ignore_errors=True)  # from an earlier download; all is unpacked again
         with self._unzip_what_can_be():
             super().extract_archive_files()
 
@@ -44,7 +44,7 @@ class CourseZipCollect(ZipCollectApp):
         def unzip(source: str, *arguments: Any, **options: Any) -> None:
             try:
                 _stock_unzip(source, *arguments, **options)
-            except Exception as error:  # of zipfile, tarfile, zlib or setuptools, by what is wrong with the file
+            except Exception as error:  # from zipfile, tarfile, zlib or setuptools
                 if not _is_leftover(self._shown(source)):
                     self._told.append(f"{self._shown(source)} cannot be unpacked ({error}): have it handed in again")
 
@@ -57,7 +57,7 @@ class CourseZipCollect(ZipCollectApp):
     def _collect_files(self, src_files: list[str]) -> Collected:
         files = [file for file in src_files if not _is_leftover(self._shown(file))]
         found = {file: self.collector_plugin_inst.collect(file) for file in files}
-        archives = tuple(self.extractor_plugin_inst.zip_ext)  # what was in them lies beside them now
+        archives = tuple(self.extractor_plugin_inst.zip_ext)  # their contents lie beside them now
         answers = {file: answer for file, answer in found.items() if answer or not file.endswith(archives)}
         for file, answer in answers.items():
             if answer and isinstance(text := answer.get("timestamp"), str):
@@ -76,8 +76,8 @@ class CourseZipCollect(ZipCollectApp):
         return collected
 
     def _choose(self, student: str, name: str, claims: list[str], answers: dict[str, Any]) -> None:
-        """Of several files that would be one notebook the newest is it, for nbgrader to find; without times the only one of
-        that name. Others keep names of their own, beside it or without it: grading says what it finds, and guesses nothing."""
+        """Choose among several files that would become one notebook: nbgrader takes the newest; without times, the only
+        one of that name counts. The others keep names of their own, and grading reports them instead of guessing."""
         if all(answers[file].get("timestamp") for file in claims):
             self._told.append(f"{student} has handed in {len(claims)} notebooks: the newest counts")
             return
@@ -107,7 +107,7 @@ class CourseZipCollect(ZipCollectApp):
             if not folder.is_dir() or not any(folder.iterdir()):
                 free[student] = data
             elif not _is_new(data):
-                continue  # the same files, with the time that they have
+                continue  # the same files, which keep their time
             elif not self.force:
                 self._told.append(f"{student} has a submission already, which stays as it is: --force replaces it")
             else:
@@ -121,18 +121,18 @@ class CourseZipCollect(ZipCollectApp):
 
 
 def zip_collect(app: ZipCollectApp) -> None:
-    """nbgrader's `ZipCollectApp.start`: the same task, done by `CourseZipCollect`."""
+    """Replace nbgrader's `ZipCollectApp.start`: `CourseZipCollect` does the same task."""
     app.__class__ = CourseZipCollect
     app.start()
 
 
 def _is_leftover(path: str) -> bool:
-    """Of a system or an editor, never a student's: what a Mac puts into a zip, checkpoints."""
+    """Whether a file comes from a system or an editor, never a student: what a Mac puts into a zip, checkpoints."""
     return any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in Path(path).parts)
 
 
 def _is_new(data: dict[str, Any]) -> bool:
-    """Does one of these files differ from what was collected before?"""
+    """Whether one of these files differs from what was collected before."""
     return any(
         not Path(new).is_file() or Path(file).read_bytes() != Path(new).read_bytes()
         for file, new in zip(data["src_files"], data["dest_files"], strict=True)
@@ -140,10 +140,10 @@ def _is_new(data: dict[str, Any]) -> bool:
 
 
 def _claims(answers: dict[str, Any]) -> dict[tuple[str, str], list[str]]:
-    """Files by the student and the name that the plug-in has given them."""
+    """Group files by the student and the name that the plug-in has given them."""
     found: dict[tuple[str, str], list[str]] = {}
     for file, answer in answers.items():
-        if answer and isinstance(answer.get("file_id"), str):  # if not, nbgrader says what the plug-in should give
+        if answer and isinstance(answer.get("file_id"), str):  # if not, nbgrader reports what the plug-in should return
             name = os.path.splitext(answer["file_id"])[0] + Path(file).suffix
             found.setdefault((answer.get("student_id"), name), []).append(file)
     return found

@@ -1,4 +1,4 @@
-"""What a person should look at: calls of a ready-made answer where the task says to write it. Flags cost no points."""
+"""Flags for a person to look at: calls of a ready-made solution where the task is to write it. They cost no points."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ MENTION = re.compile(r"(?<=[.'\"])\w+")
 
 @dataclass(frozen=True)
 class Flag:
-    """``grade_id`` names the answer that may not be the student's own; empty for a cell besides the answers."""
+    """A use of a ready-made solution. ``grade_id`` names the answer that may not be the student's own, if any."""
 
     grade_id: str
     name: str
@@ -35,7 +35,7 @@ class Flag:
 
 
 def flags(assignment: str, cells: list[NotebookNode]) -> list[Flag]:
-    """Flags of a student's cells (answers and cells of the student's own), in the weeks. Reads the text, runs nothing."""
+    """Return the flags of a student's answers and own cells; none outside the weeks. Reads the text, runs nothing."""
     if not is_week(assignment):
         return []
     banned = {name: grade_id for grade_id, names in FROM_SCRATCH.get(assignment, {}).items() for name in names}
@@ -50,8 +50,8 @@ def flags(assignment: str, cells: list[NotebookNode]) -> list[Flag]:
 
 
 def _mentions(source: str) -> Iterator[tuple[str, int]]:
-    """Attributes, imported names and modules, and strings (as for getattr), with their lines; not plain names, which may
-    be the student's own functions."""
+    """Yield attributes, imported names and modules, and strings (as for getattr), each with its line. Plain names are
+    left out: they may be the student's own functions."""
     tree = parsed(source)
     if tree is None:
         yield from _mentions_in_text(source)
@@ -69,7 +69,7 @@ def _mentions(source: str) -> Iterator[tuple[str, int]]:
 
 
 def _mentions_in_text(source: str) -> Iterator[tuple[str, int]]:
-    """The same of what is no Python: it may run all the same, for IPython has lines of its own, such as %precision."""
+    """Do the same for text that is not Python. It may still run: IPython has lines of its own, such as %precision."""
     for number, line in enumerate(source.splitlines(), 1):
         found = WORD.findall(line) if IMPORTS.match(line) else MENTION.findall(line)
         yield from ((name, number) for name in found)

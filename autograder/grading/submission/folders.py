@@ -1,4 +1,4 @@
-"""Which folders under `submitted/` hold an assignment, and whose they are."""
+"""Find the folders under `submitted/` that hold an assignment, and their students."""
 
 import fnmatch
 import glob
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from nbgrader.coursedir import CourseDirectory
 
-# Of systems and editors, never a student's.
+# Folders that systems and editors create, never a student's.
 NOT_STUDENTS = frozenset({".ipynb_checkpoints", ".git", ".svn", ".cache", ".Trash", ".Trashes", "__MACOSX"})
 
 
 @dataclass
 class Submissions:
-    """Folders by student; by their printable name those that no student can be called, with the reason, and what lies in a
-    student's folder under a name that is nearly the assignment's, with what to do."""
+    """Submitted folders by student. By printable name: ``refused`` folders, whose names no student can have, with the
+    reason, and ``misnamed`` entries of students' folders, named almost like the assignment, with what to do."""
 
     folders: dict[str, Path] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class Submissions:
 
 
 def find_submissions(course: CourseDirectory, assignment: str, student: str = "*") -> Submissions:
-    """What ``student``, a name or a pattern, has handed in for the assignment. Nothing is skipped without a word."""
+    """Find the submissions of ``student``, a name or a pattern, for an assignment, and those with a wrong name."""
     pattern = course.format_path(course.submitted_directory, "*", assignment)
     found = Submissions()
     for folder in sorted(map(Path, glob.glob(pattern, include_hidden=True))):
@@ -49,18 +49,18 @@ def find_submissions(course: CourseDirectory, assignment: str, student: str = "*
 def _entries(folder: Path) -> list[str]:
     try:
         return sorted(os.listdir(folder))
-    except OSError:  # a file, or nobody's to read
+    except OSError:  # a file, or an unreadable folder
         return []
 
 
 def _is_nearly(name: str, assignment: str) -> bool:
-    """Whether somebody may have meant the assignment: another case, other separators, a number behind, the week alone."""
+    """Whether a name may mean the assignment: other case or separators, something appended, or the week alone."""
     meant, wanted = (re.sub(r"[\W_]+", "", text.lower()) for text in (name.removesuffix(".ipynb"), assignment))
     return bool(meant) and (meant.startswith(wanted) or meant == re.split(r"[\W_]", assignment.lower())[0])
 
 
 def why_no_name(name: str) -> str:
-    """Why no student can be called so; empty for a name."""
+    """Return why no student can have this name; empty if one can."""
     if name.startswith("."):
         return "the folder's name begins with a dot, which hides it from nbgrader: rename it"
     unseen = [character for character in name if not character.isprintable()]

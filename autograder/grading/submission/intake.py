@@ -1,6 +1,6 @@
-"""From a submitted file to a notebook that can be graded: the instructor's cells with the student's answers.
+"""Turn a submitted file into a notebook that can be graded: the instructor's cells with the student's answers.
 
-Of the submission only two things are believed: which cell an answer belongs to (`matching`) and the text of the answer.
+Only two things in a submission are trusted: which cell an answer belongs to (`matching`) and the text of the answer.
 Everything else (tests, points, flags, set-up, order) comes from the instructor's notebook.
 """
 
@@ -25,10 +25,8 @@ from autograder.grading.submission.pieces import is_blank
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
 MAX_FILES = 1_000
-MAX_OTHERS = 3  # notebooks beside the one that should be graded, that are looked into
-JOINERS = (
-    "\u200c\u200d\u200e\u200f\u061c"  # and marks of direction, which Persian, Hindi, Hebrew and emoji are written with
-)
+MAX_OTHERS = 3  # other notebooks of a submission that are searched for answers
+JOINERS = "\u200c\u200d\u200e\u200f\u061c"  # joiners and direction marks, which Persian, Hindi, Hebrew and emoji need
 TAKES_ANSWER = (Role.ANSWER, Role.PREDICTION, Role.EXPERIMENT, Role.OPEN)
 
 
@@ -39,11 +37,11 @@ class Intake:
     notebook: NotebookNode
     notes: list[str] = field(default_factory=list)
     to_look_at: set[str] = field(default_factory=set)
-    warnings: list[str] = field(default_factory=list)  # those of the notes that whoever grades has to act on
+    warnings: list[str] = field(default_factory=list)  # those notes that the instructor has to act on
 
 
 def rebuild(path: Path, root: Path, assignment: str) -> Intake:
-    """The notebook to grade, of a notebook file or a submission's folder. Raises ``UngradableError`` if it cannot be read."""
+    """Build the notebook to grade from a notebook file or a submission's folder. Raises ``UngradableError``."""
     notes: list[str] = []
     warnings: list[str] = []
     template = instructor_cells(root, assignment)
@@ -64,9 +62,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     cells = [_extra(own, next(numbers)) for own in found.extras.get(None, [])]
     for cell in template:
         answer = found.answers.get(cell.id)
-        if (
-            answer is not None or cell.role is not Role.OPEN
-        ):  # else the student has removed it, or it is among the extras
+        if answer is not None or cell.role is not Role.OPEN:  # an open cell without answer was removed, or is an extra
             cells.append(_rebuilt(cell, answer) if cell.role in TAKES_ANSWER else _instructors(cell))
         cells += [_extra(own, next(numbers)) for own in found.extras.get(cell.id, [])]
     notebook = _notebook(cells)
@@ -85,21 +81,21 @@ def _is_theirs(cell: NotebookNode) -> bool:
 
 
 def unreadable(root: Path, assignment: str, reason: str) -> NotebookNode:
-    """What stands in for a submission that cannot be graded: the reason, and the instructor's cells without answers."""
+    """Return a stand-in for a submission that cannot be graded: the reason and the instructor's cells, unanswered."""
     cells = [_rebuilt(cell, None) for cell in instructor_cells(root, assignment)]
     banner = _markdown_cell(f"**This submission could not be graded.** {reason}", id="ungradable")
     return _notebook([banner, *cells])
 
 
 def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str], warnings: list[str]) -> Path:
-    """The notebook among the files of a submission; links are not followed, other files are listed and left alone."""
+    """Return the notebook among a submission's files. Links are not followed; other files are listed and left alone."""
     if folder.is_symlink() or folder.parent.is_symlink():
         raise UngradableError("the submission is a link, which is not followed; submit the folder itself")
     expected = f"{assignment}.ipynb"
     entries = sorted(itertools.islice(os.scandir(folder), MAX_FILES), key=lambda entry: entry.name)
     notebooks = [entry.name for entry in entries if entry.name.lower().endswith(".ipynb")]
-    notebooks = [name for name in notebooks if not name.startswith(".")] or notebooks  # a Mac's ._X.ipynb is none
-    if expected not in notebooks and os.path.lexists(folder / expected):  # it may be farther down than anybody looks
+    notebooks = [name for name in notebooks if not name.startswith(".")] or notebooks  # a Mac's ._X.ipynb is not one
+    if expected not in notebooks and os.path.lexists(folder / expected):  # it may come after the first MAX_FILES
         notebooks.append(expected)
     named = [name for name in notebooks if name.lower() == expected]
     chosen = expected if expected in named else named[0] if len(named) == 1 else ""
@@ -116,7 +112,7 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     known = {
         chosen,
         "timestamp.txt",
-        "submission_secret.txt",  # of nbgrader's exchange
+        "submission_secret.txt",  # from nbgrader's exchange
         ".ipynb_checkpoints",
         "__pycache__",
         *(name.split("/")[0] for name in released_files(root, assignment)),
@@ -133,7 +129,7 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
 def _with_answers(
     folder: Path, chosen: str, notebooks: list[str], template: tuple[Cell, ...], warnings: list[str]
 ) -> str:
-    """The one of several notebooks that holds answers, where the one of the right name, if there is any, holds none."""
+    """Return ``chosen``; or, if it is missing or holds no answers, the only other notebook that holds some."""
     looked_at = ([chosen] if chosen else []) + [name for name in notebooks if name != chosen][:MAX_OTHERS]
     answers = {name: _count_answers(folder / name, template) for name in looked_at}
     there, full = answers.pop(chosen, 0), {name: count for name, count in answers.items() if count}
@@ -160,7 +156,7 @@ def _count_answers(path: Path, template: tuple[Cell, ...]) -> int:
 
 
 def _looks_like(submitted: NotebookNode, root: Path) -> str:
-    """A hint at the week whose notebook this may be."""
+    """Return a hint at the week whose notebook this may be."""
     ids = {cell.grade_id for cell in submitted.cells} | {cell.id for cell in submitted.cells}
     for assignment in MANIFEST:
         try:
@@ -181,9 +177,9 @@ _made: dict[int, tuple[Cell, NotebookNode]] = {}
 
 
 def _instructors(cell: Cell) -> NotebookNode:
-    """A cell that is the same in every submission, made once: a large class would hold thousands of copies."""
+    """Return a cell that all submissions share; a large class would otherwise hold thousands of copies."""
     if id(cell) not in _made:
-        _made[id(cell)] = cell, _rebuilt(cell, None)  # with the cell itself, so that its id stays its own
+        _made[id(cell)] = cell, _rebuilt(cell, None)  # holds the cell, so that no other gets its id()
     return _made[id(cell)][1]
 
 
@@ -204,8 +200,8 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
 
 
 def _notebook(cells: list[NotebookNode]) -> NotebookNode:
-    """As nbformat makes it, and so the cells below, without its checks, which take longer than all else in here; the notebook
-    is checked when it is written."""
+    """Build a notebook like nbformat, but without its slow validation, as the functions below do for cells. The
+    notebook is validated when it is written."""
     return NotebookNode(nbformat=4, nbformat_minor=5, metadata=NotebookNode(), cells=cells)
 
 
@@ -228,7 +224,7 @@ def _extra(cell: NotebookNode, number: int) -> NotebookNode:
 
 
 def _without_markup(text: str) -> str:
-    """Student's Markdown without HTML, entities and script links: a zero-width space breaks them, and looks the same."""
+    """Break HTML, entities and script links in a student's Markdown with zero-width spaces, which are invisible."""
     text = re.sub(r"[^\n\t -~]", lambda found: found[0] if _is_kept(found[0]) else "", text)
     text = re.sub(r"<(?=[A-Za-z/!?])", "<\u200b", text)
     text = re.sub(r"&(?=#|[A-Za-z0-9]+;)", "&\u200b", text)
@@ -236,8 +232,8 @@ def _without_markup(text: str) -> str:
 
 
 def _is_kept(character: str) -> bool:
-    """Whether a character is part of what was written; a letter newer than this Python's tables is."""
-    is_tag = "\U000e0020" <= character <= "\U000e007f"  # of the flags of Scotland and Wales
+    """Whether a character is part of the text. So is a letter too new for this Python's tables."""
+    is_tag = "\U000e0020" <= character <= "\U000e007f"  # in the flag emoji of Scotland and Wales
     return character in JOINERS or is_tag or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
 
 

@@ -1,8 +1,8 @@
-"""Which cell of a submission stands for which of the instructor's, however the notebook was mangled.
+"""Match the cells of a submission to the instructor's cells, however the notebook was mangled.
 
-Editors split cells and copy their metadata, merge cells and keep one's, drop ids, turn cells into another type; students
-write where no cell is meant for it. Every step below leaves a list of pieces, in the submission's order, that says of
-each what it stands for. What stands for nothing is the student's own and stays where it is.
+Editors split cells and copy their metadata, merge cells and keep the metadata of one, drop ids, and change cell types;
+students write outside the cells meant for their answers. Each step below leaves a list of pieces in the submission's
+order, each with the instructor's cell it matches. A piece that matches none is the student's own and stays in place.
 """
 
 import itertools
@@ -35,9 +35,9 @@ from autograder.grading.submission.pieces import (
 )
 from autograder.grading.submission.recognition import Match, Recognition
 
-MOST_HALVES = 10  # of a cell that was cut, which have lost their metadata
-MOST_ALONE = 20  # statements added to a cell, each run by itself
-GIVEN = (Role.TEST, Role.EXPERIMENT, Role.LOCKED)  # with code of the course's, whatever a student writes there
+MOST_HALVES = 10  # cells below a split cell that may be its parts without metadata
+MOST_ALONE = 20  # added statements that run in a cell each; the rest share one
+GIVEN = (Role.TEST, Role.EXPERIMENT, Role.LOCKED)  # their code is the course's, whatever a student writes there
 
 
 def match(submitted: NotebookNode, template: tuple[Cell, ...]) -> Match:
@@ -59,7 +59,7 @@ class _Matching(Recognition):
                 self._join_text(cell)
         for cell in texts:
             self._keep_own_words(cell)
-        if any(piece.place and piece.place.role is Role.ANSWER for piece in self.pieces):  # else it is another notebook
+        if any(piece.place and piece.place.role is Role.ANSWER for piece in self.pieces):  # the right notebook
             at_the_end = self._own_texts_at_the_end()
             for cell in texts:
                 self._look_elsewhere(cell, at_the_end)
@@ -71,8 +71,8 @@ class _Matching(Recognition):
     # ---- cells that were split or copied
 
     def _take_lower_halves(self, code: list[Cell]) -> None:
-        """Some editors give the lower half of a cell that was cut no metadata. It does not run by itself, but does below the
-        upper half."""
+        """Match the lower half of a split cell, which some editors leave without metadata. It does not run by itself,
+        only joined to the upper half."""
         for index, upper in enumerate(self.pieces):
             parts = [upper.source]
             below = itertools.islice(self.pieces, index + 1, index + 1 + MOST_HALVES) if upper.place in code else ()
@@ -88,8 +88,8 @@ class _Matching(Recognition):
                             half.place = upper.place
 
     def _join_code(self, cell: Cell) -> None:
-        """Several cells of one code answer. Those that run by themselves are run one after the other, as in the student's
-        notebook; a function that was cut in two is put together. A copy below the exercise's tests is only a copy."""
+        """Combine several cells of one code answer. Cells that run by themselves run in the student's order; a function
+        that was cut in two is joined. Cells below the exercise's tests count only if there are none above."""
         own = self.of(cell)
         if len(own) < 2:
             return
@@ -100,7 +100,7 @@ class _Matching(Recognition):
             return
         kept = [piece for piece in own if not is_untouched(piece, cell, is_part=True)] or own[:1]
         if NOT_IMPLEMENTED not in cell.source and not any(defines_answer(piece, cell) for piece in kept):
-            kept = own  # what was written adds to what was given
+            kept = own  # the student added to working code
         self.pieces = [piece for piece in self.pieces if piece not in own or piece in kept]
         tests = [index for index, piece in enumerate(self.pieces) if is_test_of(piece, cell)]
         early = [piece for piece in kept if not tests or self.pieces.index(piece) < max(tests)]
@@ -117,7 +117,7 @@ class _Matching(Recognition):
             self.found.notes.append(f"there are further cells {cell.grade_id}; they are shown where they stand")
 
     def _run_in_order(self, cell: Cell, pieces: list[Piece]) -> None:
-        """The last that defines what is asked for is the answer; the others are the student's own cells around it."""
+        """Take the last piece that defines the answer as the answer. The others become the student's own cells."""
         name = str(cell.grade_id)
         finished = [piece for piece in pieces if defines_answer(piece, cell, finished=True)]
         defining = [piece for piece in pieces if defines_answer(piece, cell)]
@@ -125,7 +125,7 @@ class _Matching(Recognition):
         for piece in pieces:
             piece.place = cell if piece is chosen else None
             piece.cell = NotebookNode(piece.cell, cell_type="code")
-        for piece in defining:  # an unfinished version below would come in the place of the finished one
+        for piece in defining:  # an unfinished version below would replace the finished one
             if self.pieces.index(piece) > self.pieces.index(chosen):
                 self.pieces.remove(piece)
                 self.pieces.insert(self.pieces.index(chosen), piece)
@@ -135,7 +135,7 @@ class _Matching(Recognition):
         )
 
     def _join_text(self, cell: Cell) -> None:
-        """All pieces of a text answer are one answer, and so is the text in new cells between them."""
+        """Join all pieces of a text answer, and the text in new cells between them, into one answer."""
         own = self.of(cell)
         written = [piece for piece in own if not is_blank(cell, piece.source)]
         if len(own) < 2:
@@ -158,8 +158,8 @@ class _Matching(Recognition):
     # ---- what was written into the course's own cells
 
     def _keep_additions(self) -> None:
-        """Statements that were added to the set-up cell, as cells of the student's own below it; and above the course's other
-        cells, of which grading takes nothing, what an answer may need of the student's additions."""
+        """Move statements added to the set-up cell into the student's own cells below it. Grading discards changes to
+        the course's other cells, but imports and definitions added there move into such cells above them."""
         setup = [piece for piece in self.pieces if piece.place and piece.place.role is Role.SETUP]
         if self._keep([text for piece in setup for text in added_statements(piece)], setup[-1:], below=True):
             self.found.notes.append(
@@ -177,7 +177,7 @@ class _Matching(Recognition):
             )
 
     def _keep(self, statements: list[str], near: list[Piece], below: bool) -> bool:
-        """Each by itself: a package or a drive may be missing here."""
+        """Put each statement into its own cell: one may fail here, for lack of a package or a drive."""
         added = list(dict.fromkeys(statements))
         for piece in near if added else []:
             at = self.pieces.index(piece) + below
@@ -186,7 +186,7 @@ class _Matching(Recognition):
         return bool(added)
 
     def _keep_own_words(self, cell: Cell) -> None:
-        """Words in the course's texts between a question and the next exercise: cells of the student's own below them."""
+        """Move words added to course texts between a question and the next exercise into the student's own cells."""
         _, question, end = self._region(cell)
         for piece in list(self.pieces):
             place = piece.place
@@ -200,12 +200,12 @@ class _Matching(Recognition):
                 piece.cell = NotebookNode(piece.cell, source=given(place.source))
 
     def _region(self, cell: Cell) -> tuple[int, int, int]:
-        """Between which positions a text answer may stand: the cell above its question, its question, the next exercise."""
+        """Return the positions around a text answer: the cell above its question, its question, the next exercise."""
         here = self.position[cell.id]
         question = self._with_text_above(here)
         above = question - 1
         if above >= 0 and self.template[above].role is Role.ANSWER:
-            above = question  # what stands below the answer before belongs to that
+            above = question  # text below the previous answer belongs to that answer
         later = (at for at in range(here + 1, len(self.template)) if self.template[at].role is Role.ANSWER)
         following = next(later, None)
         end = len(self.template) if following is None else max(self._with_text_above(following), here + 1)
@@ -217,20 +217,20 @@ class _Matching(Recognition):
     # ---- text answers beside their cells
 
     def _own_texts_at_the_end(self) -> list[Piece]:
-        """Texts of the student's own below all that the course has given: some collect their answers there."""
+        """Return the student's own texts at the end, where some collect answers; answer cells may be among them."""
         theirs = (None, Role.ANSWER)
         own = itertools.takewhile(lambda piece: (piece.place and piece.place.role) in theirs, reversed(self.pieces))
         texts = [piece.with_source(self._written(piece)) for piece in own if piece.place is None and not is_code(piece)]
         return texts[::-1]
 
     def _written(self, piece: Piece) -> str:
-        """What the student wrote of a cell that may be a copy of one of the course's."""
+        """Return what the student wrote in a cell that may be a copy of a course cell."""
         courses = self.changed_text(piece)
         return own_lines(piece.source, given(courses.source)) if courses else piece.source
 
     def _look_elsewhere(self, cell: Cell, at_the_end: list[Piece]) -> None:
-        """A blank text answer becomes what the student has written between its question and the next exercise; if nothing
-        is there, all that stands at the end of the notebook: which of it answers what, a person decides."""
+        """Fill a blank text answer with what the student wrote between its question and the next exercise. If that is
+        nothing, take all text at the end of the notebook; a person decides what in it answers which question."""
         own = self.of(cell)
         if any(not is_blank(cell, piece.source) for piece in own):
             own[0].cell = NotebookNode(own[0].cell, source=as_text(own[0]))
@@ -276,8 +276,8 @@ class _Matching(Recognition):
                 self.found.extras.setdefault(before, []).append(piece.cell)
 
     def _take_apart(self, code: list[Cell]) -> None:
-        """Answers whose cells were merged into another, which kept its own metadata alone. Each of them gets the whole text
-        but for the answers to earlier exercises: they are judged, and replaced, by themselves."""
+        """Find answers that were merged into another cell, which kept only its own metadata. Each gets the cell's whole
+        text without the answers to earlier exercises, which are judged, and replaced, by themselves."""
         changed = [piece for piece in self.pieces if piece.place and not is_unchanged(piece)]
         together: dict[int, list[Cell]] = {}
         for cell in code:
@@ -287,7 +287,7 @@ class _Matching(Recognition):
                 index
                 for index, piece in enumerate(changed)
                 if defines_answer(piece, cell, finished=True)
-                # A helper of the same name in another answer is none to an exercise left blank.
+                # A helper of the same name in another answer does not answer an exercise left blank.
                 and (cell.id not in self.found.answers or is_test_of(piece, cell) or piece in self.elsewhere)
             ]
             if holding:

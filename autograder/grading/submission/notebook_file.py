@@ -1,7 +1,7 @@
-"""From a submitted file to plain cells: the text of each, the id it goes by, pictures. Everything else is dropped.
+"""Read a submitted file into plain cells: text, ids, pictures and saved outputs. Everything else is dropped.
 
-A large file is read in a process of its own with limits on memory and time: it can be made so that reading it takes a
-hundred times its size.
+A large file is read in a process of its own with limits on memory and time: a crafted one can take a hundred times its
+size in memory.
 """
 
 import base64
@@ -27,19 +27,19 @@ from autograder.grading.submission.pasted import Pasted
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 MAX_BYTES = 200 * 2**20
 LARGE = 4 * 2**20
-MEMORY, CPU_SECONDS = 3 * 2**30, 60  # of the process that reads a large file
+MEMORY, CPU_SECONDS = 3 * 2**30, 60  # limits of the process that reads a large file
 MAX_SOURCE = 500_000
-MAX_TEXT = 4 * 2**20  # of all cells together
+MAX_TEXT = 4 * 2**20  # characters of all cells together
 MAX_CELLS = 2_000
-MAX_NAME = 300  # of an id
+MAX_NAME = 300  # characters of an id
 MAX_SAVED_TEXT = 20_000
 MAX_SAVED_IMAGE = 3 * 2**20
 MAX_SAVED = 15 * 2**20
 
 
 def read(path: Path) -> NotebookNode:
-    """The cells of a notebook file, with ``id``, ``grade_id``, ``cell_type``, ``source`` and ``outputs`` (text and PNG) only,
-    and the ``pictures`` that their texts refer to. Raises ``UngradableError``."""
+    """Return the cells of a notebook file, with only ``id``, ``grade_id``, ``cell_type``, ``source`` and ``outputs``
+    (text and PNG), and the ``pictures`` that their texts refer to. Raises ``UngradableError``."""
     if path.is_symlink():
         raise UngradableError("the file is a link, which is not followed; submit the notebook itself")
     try:
@@ -58,7 +58,7 @@ def read(path: Path) -> NotebookNode:
 
 
 def shown(name: str) -> str:
-    """A file name of the student's, safe to print: printable, short, no markup."""
+    """Return a student's file name in a form safe to print: printable, short, no markup."""
     return "".join(
         c if c.isprintable() and c not in "<>&`[]*\\" else "?" for c in name.encode("utf-8", "replace").decode()
     )[:60]
@@ -105,7 +105,7 @@ def _parsed(raw: bytes) -> NotebookNode:
 
 
 def _what_it_is(raw: bytes, error: Exception) -> str:
-    """Of a file that is no JSON, with what to do."""
+    """Return what a file that is not JSON seems to be, and what to do."""
     start = raw[:2000].lstrip().lower()
     if re.search(rb"^(<<<<<<< |>>>>>>> )", raw, re.MULTILINE):
         return " any more: it holds the marks of a merge conflict of git; take one side's version and submit that"
@@ -129,10 +129,10 @@ def _decode(raw: bytes) -> str:
 
 
 def _as_version_4(data: dict[str, Any]) -> NotebookNode:
-    """A plain notebook with only what intake reads; tolerant of anything around it."""
+    """Return a plain notebook with only what intake reads. Tolerates anything around it."""
     if "worksheets" in data or data.get("nbformat") in (1, 2, 3):
         for cell in _old_cells(data):
-            if cell.get("level") not in range(1, 7):  # of a heading, which nbformat writes as so many signs
+            if cell.get("level") not in range(1, 7):  # nbformat writes a heading with this many # signs
                 cell["level"] = 1
         data = nbformat.convert(nbformat.from_dict(data), 4)
     cells = data.get("cells")
@@ -155,7 +155,7 @@ def _as_version_4(data: dict[str, Any]) -> NotebookNode:
 
 
 def _python_version(metadata: object) -> str:
-    """The version of the kernel that has saved the notebook."""
+    """Return the Python version of the kernel that saved the notebook; empty if it is not known."""
     info = metadata.get("language_info") if isinstance(metadata, dict) else None
     version = info.get("version") if isinstance(info, dict) else None
     return version if isinstance(version, str) and re.fullmatch(r"3\.\d{1,2}(\.\w{1,8})?", version) else ""
@@ -174,7 +174,7 @@ def _old_cells(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _pixels(cell: NotebookNode) -> int:
-    """Of all the pictures in a cell's outputs."""
+    """Return the number of pixels of all pictures in a cell's outputs."""
     bundles = [output.get("data", {}) for output in cell.outputs]
     pictures = [decoded_picture(data, kind) for bundle in bundles for kind, data in bundle.items()]
     return sum(picture.pixels for picture in pictures if picture)
@@ -186,7 +186,7 @@ def _plain_cell(cell: dict[str, Any], pasted: Pasted) -> NotebookNode:
         source = "".join(line for line in source if isinstance(line, str))
     source = source if isinstance(source, str) else ""
     if is_text := cell.get("cell_type") != "code":
-        source = pasted.without_data(source)  # before it is cut: a picture in the text is longer than any text
+        source = pasted.without_data(source)  # before _clean cuts the text: a picture in it can exceed the limit
         source = pasted.with_references(_clean(source), cell.get("attachments"))
     metadata = cell.get("metadata")
     grading = metadata.get("nbgrader") if isinstance(metadata, dict) else None
@@ -210,7 +210,7 @@ def _clean(source: str) -> str:
 
 
 def _saved_outputs(outputs: object) -> list[NotebookNode]:
-    """Text and PNG a student saved in an experiment, for the person grading by hand; not verified."""
+    """Return the text and PNG outputs that a student saved, for the person who grades by hand; not verified."""
     kept = []
     for output in outputs[:20] if isinstance(outputs, list) else []:
         data = output.get("data") if isinstance(output, dict) else None
@@ -232,7 +232,7 @@ def _saved_outputs(outputs: object) -> list[NotebookNode]:
 
 
 def _alternative_text(data: object) -> str:
-    """What ``lab.py`` says of a picture, in the HTML beside the PNG; the page that shows it escapes it."""
+    """Return the description of a picture that ``lab.py`` puts into the HTML beside the PNG. The page escapes it."""
     markup = data.get("text/html") if isinstance(data, dict) else None
     markup = "".join(markup) if isinstance(markup, list) and all(isinstance(part, str) for part in markup) else markup
     found = re.search(r'<img alt="([^"]{1,1000})" src="', markup[:2000]) if isinstance(markup, str) else None

@@ -1,8 +1,8 @@
-"""Pictures in a student's text: they leave it while a file is read, and come back small into the notebook that is graded.
+"""Pictures in a student's text: taken out when the file is read, and put back, made small, into the notebook to grade.
 
-Editors write a picture in many ways: attachments under any name, data URIs, HTML. From the reading of the file on there is
-one, ``![alt](attachment:pasted-picture-3)``, with a name that no other cell's picture has, so that a text may be moved or
-joined to another and finds its pictures. What cannot be shown is said in words, in the picture's place.
+Editors write a picture in many ways: attachments under any name, data URIs, HTML. Reading the file turns them all into
+``![alt](attachment:pasted-picture-3)``, with a key that is unique in the notebook, so that a text keeps its pictures
+when it is moved or joined to another. A picture that cannot be shown is replaced by words that say why.
 """
 
 import html
@@ -15,11 +15,11 @@ from nbformat.notebooknode import NotebookNode
 
 from autograder.grading.submission.shrink import Small, Why, shrunk
 
-MOST_PICTURES = 40  # of a notebook
-MOST_BYTES = 30 * 2**20  # of one, as base64
+MOST_PICTURES = 40  # in a notebook
+MOST_BYTES = 30 * 2**20  # of one picture, as base64
 MOST_BYTES_IN_ALL = 80 * 2**20
-MOST_SHOWN = 15 * 2**20  # on one page, as base64, each as often as the text shows it
-MOST_REFERENCES = 500  # to attachments, of a notebook
+MOST_SHOWN = 15 * 2**20  # bytes on one page, as base64; a picture shown twice counts twice
+MOST_REFERENCES = 500  # to attachments, in a notebook
 MAX_SHOWN_NAME = 200
 DAMAGED = "its file is damaged; this is what could be read of it"
 
@@ -33,7 +33,7 @@ DEFINITION = re.compile(rf"(?m)^ {{0,3}}\[([^\[\]\n]+)\]:[ \t]*<?attachment:({KE
 LABELLED = re.compile(r"!\[([^\[\]\n]*)\](?:\[([^\[\]\n]*)\])?(?![(\[])")
 REST = re.compile(
     rf"\]\(\s*<?attachment:({KEY}\d+)\b[^()\n]*\)"
-)  # of a reference, whose beginning is looked for backwards
+)  # the end of a reference; its beginning is searched for backwards from here
 REFERENCE = re.compile(r"!\[((?:\\.|[^\\\[\]\n]|\[[^\[\]\n]*\])*+)\]\(((?:[^()\n]|\([^()\n]*\))*+)\)")
 OURS = re.compile(rf"!\[([^\[\]\n]*)\]\(attachment:({KEY}\d+)\)")
 NOT_OURS = re.compile(rf"!(?=\[)(?!\[[^\[\]\n]*\]\(attachment:{KEY}\d+\))")
@@ -43,19 +43,19 @@ FILE = re.compile(r"(?i)[^\n]{0,300}\.(?:png|jpe?g|gif|webp|hei[cf]|avif|bmp|tif
 
 
 class Pasted:
-    """The pictures of a notebook as they were handed in: ``name`` and ``data``, or ``why`` there is none, by the name that
-    the text has for them."""
+    """The pictures of a notebook as submitted, by the key that the text uses: ``name``, and either ``data`` or ``why``
+    the picture cannot be shown."""
 
     def __init__(self) -> None:
         self.pictures: dict[str, dict[str, str]] = {}
         self._room, self._references = MOST_BYTES_IN_ALL, MOST_REFERENCES
 
     def without_data(self, text: str) -> str:
-        """The text with a name for every picture that it holds itself, as Colab writes them: megabytes in one line."""
+        """Replace pictures embedded in the text, as Colab writes them (megabytes in one line), by references."""
         return DATA_URI.sub(lambda found: f"attachment:{self._add('', found.group())}", text)
 
     def with_references(self, text: str, attachments: object) -> str:
-        """The text with plain references to its pictures. An attachment that it does not show comes after its end."""
+        """Return the text with plain references to its pictures. Attachments that it does not show follow it."""
         pasted = attachments if isinstance(attachments, dict) else {}
         names = {_plain(name): self._add(name, _data(pasted[name])) for name in list(pasted)[:MOST_PICTURES]}
         text = self._renamed(text, names)
@@ -70,7 +70,7 @@ class Pasted:
         return text
 
     def _add(self, name: str, data: str) -> str:
-        """The name of this picture in the text."""
+        """Add a picture and return the key by which the text refers to it."""
         if len(self.pictures) >= MOST_PICTURES:
             self.pictures[ONE_TOO_MANY] = {"name": "", "why": Why.MANY.name}
             return ONE_TOO_MANY
@@ -84,8 +84,8 @@ class Pasted:
         return key
 
     def _renamed(self, text: str, names: dict[str, str]) -> str:
-        """The text with our names of attachments in place of the editor's, however it has written them."""
-        longest = 9 * max(map(len, names), default=0)  # of a letter, each byte may be written as %C3
+        """Replace the editor's names of attachments in the text by ours, however they are escaped."""
+        longest = 9 * max(map(len, names), default=0)  # each of a letter's three bytes may be written like %C3
         parts: list[str] = []
         at = 0
         while names and self._references and (start := text.find("attachment:", at)) >= 0:
@@ -104,8 +104,8 @@ class Pasted:
 
 
 def placed(cells: Iterable[NotebookNode], pictures: dict[str, dict[str, str]]) -> list[str]:
-    """Put pictures into the cells that have a place for them, and words where that cannot be: a picture from the web would
-    tell who reads it when. Returns what a person should know of them."""
+    """Put pictures into the cells that take them, and words in place of those that cannot be shown. A picture from the
+    web is not loaded: it would report who reads the page, and when. Returns notes for a person."""
     waiting = [cell for cell in cells if "attachments" in cell]
     notes: dict[str, None] = {}
     room = MOST_SHOWN
@@ -122,7 +122,7 @@ def placed(cells: Iterable[NotebookNode], pictures: dict[str, dict[str, str]]) -
             return as_it_stands
         if target.startswith("attachment:"):
             name = _plain(target.removeprefix("attachment:"))
-            if key := by_name.get(name):  # it stayed behind in another cell
+            if key := by_name.get(name):  # its attachment stayed in another cell
                 return _reference(alt, key)
             return not_shown(alt if FILE.match(alt) else name, Why.MISSING)
         if WEB.match(target):
@@ -157,13 +157,13 @@ def placed(cells: Iterable[NotebookNode], pictures: dict[str, dict[str, str]]) -
 
 
 def _plain(name: str) -> str:
-    """A file's name less what Markdown, HTML or an address make of it."""
+    """Return a file's name without the escapes of Markdown, HTML and URLs."""
     unescaped = re.sub(r"\\(.)", r"\1", html.unescape(name))
     return unicodedata.normalize("NFC", unquote(unescaped)).strip()
 
 
 def _data(bundle: object) -> str:
-    """The text of an attachment, whatever type it is filed under."""
+    """Return the data of an attachment, whatever MIME type it is stored under."""
     for value in bundle.values() if isinstance(bundle, dict) else ():
         whole = "".join(part for part in value if isinstance(part, str)) if isinstance(value, list) else value
         if isinstance(whole, str):
@@ -172,7 +172,7 @@ def _data(bundle: object) -> str:
 
 
 def _base64(data: str) -> str:
-    """What a data URI holds; other text as it is."""
+    """Return the content of a data URI; other text unchanged."""
     return unquote(data.partition(",")[2]) if data[:5].lower() == "data:" else data
 
 
@@ -182,7 +182,7 @@ def _reference(alt: str, key: str) -> str:
 
 
 def _references(text: str) -> str:
-    """The text with our form of every picture or link to one of ours; ``alt`` may hold brackets, even half a pair."""
+    """Rewrite each picture and link that refers to one of our keys in our form. ``alt`` may hold unpaired brackets."""
     parts: list[str] = []
     at = 0
     for rest in REST.finditer(text):
@@ -203,7 +203,7 @@ def _labelled(found: re.Match[str], labels: dict[str, str]) -> str:
 
 
 def _markdown_of(found: re.Match[str]) -> str:
-    """An HTML picture of ours as Markdown."""
+    """Return an HTML picture as Markdown if it refers to one of our keys; otherwise unchanged."""
     source, alt = _source_and_alt(found)
     key = source.removeprefix("attachment:")
     return _reference(alt, key) if re.fullmatch(rf"{KEY}\d+", key) else found.group()
@@ -216,11 +216,11 @@ def _source_and_alt(found: re.Match[str]) -> tuple[str, str]:
 
 
 def _target(text: str) -> str:
-    """Where a Markdown picture is, less its title."""
+    """Return the address of a Markdown picture without its title."""
     text = TITLE.sub("", text.strip()).rstrip()
     return text[1:].partition(">")[0] if text.startswith("<") else text
 
 
 def _quoted(name: str) -> str:
-    """As code: nothing in it is Markdown."""
+    """Return a name as inline code, so that nothing in it acts as Markdown."""
     return f"`{''.join(c for c in name if c.isprintable() and c != '`')[:MAX_SHOWN_NAME]}`"

@@ -1,7 +1,7 @@
-"""Decodes a student's pictures and makes them small. Each is decoded in a fork of its own, with limits on memory and time.
+"""Decode a student's pictures and make them small, each in a fork of its own with limits on memory and time.
 
-`shrink.py` starts this file, under bubblewrap where there is one. It imports the standard library, Pillow and the walls of
-the sandbox, and nothing else of the course. It reads a JSON list of base64 texts and writes a line of JSON for each.
+`shrink.py` starts this file, under bubblewrap where that is available. It imports only the standard library, Pillow and
+the sandbox's `isolation`. It reads a JSON list of base64 texts and writes a line of JSON for each.
 """
 
 import base64
@@ -12,7 +12,7 @@ import resource
 import sys
 from typing import Any
 
-from isolation import close_walls, make_dumpable, set_limits  # of the sandbox's worker
+from isolation import close_walls, make_dumpable, set_limits  # from sandbox/worker
 from PIL import (  # noqa: F401  a format is known once its module is imported
     AvifImagePlugin,
     BmpImagePlugin,
@@ -28,15 +28,15 @@ from PIL import (  # noqa: F401  a format is known once its module is imported
 )
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
-PHOTOS = ("JPEG", "MPO")  # a phone's JPEG may be called MPO: it has a second picture, for depth
+PHOTOS = ("JPEG", "MPO")  # a phone's JPEG with a second picture, for depth, is an MPO
 SIDE = 1600  # pixels of the longer side
 MOST_PIXELS = 2**26  # unpacked, at four bytes each
-MOST_PIXELS_OF_PHOTOS = 2**28  # before a JPEG is told to unpack smaller: there are phones with 200 million
+MOST_PIXELS_OF_PHOTOS = 2**28  # before a JPEG is told to unpack smaller: some phones take 200 million
 MOST_PNG = 2**19  # bytes
-MOST_COLOURS = 2**14  # of a drawing; more are a photo, which takes long to pack without loss
+MOST_COLOURS = 2**14  # in a drawing; a picture with more is a photo, slow to compress without loss
 QUALITY = 80
 CPU_SECONDS = 10  # for one picture
-ALL_CPU_SECONDS = 30  # for those of a notebook; the last may take its own time beyond
+ALL_CPU_SECONDS = 30  # for all pictures of a notebook; the last one started may still take its CPU_SECONDS
 LIMITS: dict[str, Any] = {"memory": 2**30, "cpu_seconds": CPU_SECONDS, "file_size": 2**26, "processes": 64}
 HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
@@ -44,7 +44,7 @@ Image.MAX_IMAGE_PIXELS = None  # `small` has limits of its own
 
 
 def small(raw: bytes, ends_early: bool = False) -> dict[str, str]:
-    """Kind and base64 text of the picture, upright, on white and without metadata; else why there is none.
+    """Return kind and base64 text of the picture, upright, on white and without metadata, or why there is none.
 
     A file that ``ends_early`` is shown as far as it goes.
     """
@@ -63,16 +63,16 @@ def small(raw: bytes, ends_early: bool = False) -> dict[str, str]:
         return {"why": "COSTLY"}
     except OSError:
         return {"why": _what_it_is(raw)} if ends_early else small(raw, ends_early=True)
-    except Exception:  # the decoders raise whatever the bytes lead them to
+    except Exception:  # crafted bytes can make the decoders raise anything
         return {"why": _what_it_is(raw)}
     return {"kind": kind, "data": base64.b64encode(data).decode(), "damaged": "yes" if ends_early else ""}
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """The first frame, small and upright, as a new picture: what else the file held stays behind."""
-    if image.mode.startswith(("I", "F")):  # a scan with 16 bits: its conversion would cut them off, not scale them
+    """Return the first frame, small and upright, as a new picture without anything else from the file."""
+    if image.mode.startswith(("I", "F")):  # a 16-bit scan: converting it directly would clip, not scale
         image = image.convert("F")
-        extremes: Any = image.getextrema()  # of one channel
+        extremes: Any = image.getextrema()  # lowest and highest of its one channel
         scale = 255 / max(extremes[1], 1)
         image = image.point(lambda grey: grey * scale + 0)
     has_holes = image.has_transparency_data
@@ -85,7 +85,7 @@ def _on_white(image: Image.Image) -> Image.Image:
 
 
 def _encoded(image: Image.Image, is_photo: bool) -> tuple[str, bytes]:
-    """Drawings and screenshots stay sharp as PNG, unless that takes too many bytes."""
+    """Encode a photo as JPEG; drawings and screenshots stay sharp as PNG, unless that takes too many bytes."""
     if not is_photo and image.getcolors(MOST_COLOURS):
         file = io.BytesIO()
         image.save(file, "PNG")
@@ -97,7 +97,7 @@ def _encoded(image: Image.Image, is_photo: bool) -> tuple[str, bytes]:
 
 
 def _what_it_is(raw: bytes) -> str:
-    """What somebody may have taken for a picture."""
+    """Return the reason why a file cannot be shown, judged by its first bytes."""
     if raw[4:8] == b"ftyp" and raw[8:12] in HEIC:
         return "HEIC"
     if raw.lstrip()[:5] == b"%PDF-":
@@ -106,7 +106,7 @@ def _what_it_is(raw: bytes) -> str:
 
 
 def _raw(text: str) -> bytes:
-    """The bytes of base64 text, which may be wrapped and lack its padding; text that is none is taken as it stands."""
+    """Decode base64 text, which may be wrapped and lack its padding. Other text is encoded as it is."""
     packed = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True)
@@ -115,11 +115,11 @@ def _raw(text: str) -> bytes:
 
 
 def main() -> None:
-    """``isolated`` as the first argument: bubblewrap has been started around this, and a fork closes the walls of a submission's."""
+    """Shrink the pictures from stdin. With ``isolated`` as argument, each fork locks itself down like student code."""
     isolated = sys.argv[1] == "isolated"
     pictures = json.load(sys.stdin)
-    set_limits(LIMITS | {"memory": 0, "cpu_seconds": 10 * ALL_CPU_SECONDS})  # of this process, which sees only base64
-    make_dumpable(False)  # else a fork could write into this process
+    set_limits(LIMITS | {"memory": 0, "cpu_seconds": 10 * ALL_CPU_SECONDS})  # for this process, which sees only base64
+    make_dumpable(False)  # otherwise a fork could write into this process
     for number, text in enumerate(pictures):
         if resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime > ALL_CPU_SECONDS:
             break

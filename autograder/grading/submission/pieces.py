@@ -1,4 +1,4 @@
-"""A submitted cell, or a part of one, looked at by itself: whether it is code, whose text it is, what was added to it."""
+"""Questions about one submitted cell, or a part of it: whether it is code, whose text it is, what was added to it."""
 
 import ast
 import difflib
@@ -19,21 +19,21 @@ MARKUP = re.compile(r"[\s*_#>`~-]+")
 WORD = re.compile(r"[^\W\d_]{2,}")
 NOT_IMPLEMENTED = "raise NotImplementedError"
 GLUES = ("\n", "")  # a cell is cut between lines, or within one
-FEW_WORDS = 4  # in a code cell; fewer are a label
-MOST_LINES = 1_000  # of a course's cell, compared with what it was
-MOST_CODE = 20_000  # characters of a code cell, among which words are looked for
+FEW_WORDS = 4  # in a code cell that holds an answer; fewer are a label
+MOST_LINES = 1_000  # in a cell that is compared with the course's text
+MOST_CODE = 20_000  # characters of a code cell that are searched for words
 NEW = "in a new cell"
 COURSES = (Role.TEXT, Role.LOCKED)
 
 
 @dataclass(eq=False)
 class Piece:
-    """A submitted cell or a part of one, and the instructor's cell that it stands for, if any."""
+    """A submitted cell or a part of one, and the instructor's cell it matches, if any."""
 
     cell: NotebookNode
     place: Cell | None = None
     where: str = NEW
-    _names: tuple[str, dict[str, bool]] | None = None  # and the text they were read from
+    _names: tuple[str, dict[str, bool]] | None = None  # with the text they were read from
 
     @property
     def source(self) -> str:
@@ -46,14 +46,14 @@ class Piece:
 
     @property
     def names(self) -> dict[str, bool]:
-        """What it defines, with whether that is more than a stub. Text that is no Python defines nothing."""
+        """The names it defines, each with whether it is more than a stub. Text that is not Python defines none."""
         if self._names is None or self._names[0] != self.source:
             is_python = self.is_code or parsed_cell(self.source) is not None
             self._names = self.source, settled_names(self.source) if is_python else {}
         return self._names[1]
 
     def with_source(self, source: str, **changes: object) -> "Piece":
-        """The same with another text."""
+        """Return a copy with another text."""
         return Piece(NotebookNode(self.cell, source=source, **changes), self.place, self.where)
 
 
@@ -66,7 +66,7 @@ def is_blank(cell: Cell, source: str) -> bool:
 
 @lru_cache(maxsize=2000)
 def given(source: str) -> str:
-    """What students were given of a cell of the course."""
+    """Return the part of a course cell that students were given."""
     return clear_hidden(source).strip()
 
 
@@ -75,7 +75,7 @@ def is_unchanged(piece: Piece) -> bool:
 
 
 def own_lines(source: str, text: str) -> str:
-    """What a student has added to a text of the course."""
+    """Return what a student added to a text of the course."""
     if source.strip() == text:
         return ""
     lines, courses = source.strip().split("\n"), text.split("\n")
@@ -91,12 +91,12 @@ def own_lines(source: str, text: str) -> str:
 
 
 def as_text(piece: Piece) -> str:
-    """A piece as Markdown: a comment in Python would be a heading there."""
+    """Return a piece as Markdown, with code fenced: a Python comment would otherwise become a heading."""
     return f"````\n{piece.source}\n````" if piece.is_code and is_code(piece) else piece.source.strip("\n")
 
 
 def _rest_of_line(line: str, replaced: list[str]) -> str:
-    """What was added to a line of the course's."""
+    """Return what was added to a line of the course; the whole line if it is new."""
     for old in replaced:
         if old.strip() and old in line:
             return line.replace(old, "", 1)
@@ -104,7 +104,7 @@ def _rest_of_line(line: str, replaced: list[str]) -> str:
 
 
 def one_text(parts: list[tuple[Piece, str]]) -> NotebookNode:
-    """Pieces as one text, each with the word where it was found."""
+    """Join pieces into one text, each with a note of where it was found."""
     text, in_formula = "", False
     seen: set[str] = set()
     for piece, where in parts:
@@ -112,15 +112,14 @@ def one_text(parts: list[tuple[Piece, str]]) -> NotebookNode:
         if source.strip() in seen:
             continue  # a copy
         seen.add(source.strip())
-        gap = "" if not text else "\n" if in_formula else "\n\n"  # no blank line is in a formula that was cut
+        gap = "" if not text else "\n" if in_formula else "\n\n"  # a blank line would break a formula that was cut
         text += gap + (f"**[found {where}]**\n\n" if where else "") + source
         in_formula ^= bool(source.count("$$") % 2)
     return NotebookNode(parts[0][0].cell, cell_type="markdown", source=text)
 
 
 def runnable(pieces: list[Piece]) -> tuple[list[Piece], str]:
-    """Those of an answer's pieces that are code; and their text put together, if they were cut where they do not run by
-    themselves."""
+    """Return the pieces of an answer that are code, and their joined text if they run only when joined."""
     code = [piece for piece in pieces if is_code(piece)]
     for parts in ([piece for piece in pieces if piece in code or parsed_cell(piece.source) is None], code):
         if parts and all(is_whole(piece.source) for piece in parts):
@@ -139,13 +138,13 @@ def is_whole(source: str) -> bool:
 
 
 def is_code(piece: Piece) -> bool:
-    """Whether a piece is Python, and more than words that are Python too."""
+    """Whether a piece is Python. Words that happen to parse as Python do not count, except in a code cell."""
     tree = parsed_cell(piece.source)
     return tree is not None and (piece.is_code or any(not isinstance(node, ast.Expr) for node in tree.body))
 
 
 def is_untouched(piece: Piece, cell: Cell, is_part: bool = False) -> bool:
-    """Whether an answer's cell, or a part of it, is as it was given."""
+    """Whether an answer's cell, or a part of it, is as the student received it."""
     if is_blank(cell, piece.source):
         return True
     return is_part and NOT_IMPLEMENTED in piece.source and adds_nothing(piece.source, cell.source)
@@ -163,7 +162,7 @@ def defines_answer(piece: Piece, cell: Cell, finished: bool = False) -> bool:
 
 
 def added_statements(piece: Piece) -> list[str]:
-    """A set-up cell's statements that are not the course's, nor what looks for files in a released notebook."""
+    """Return a cell's statements that are not the course's, without those that look for a released notebook's files."""
     source = piece.source
     tree, courses = parsed_cell(source), parsed(piece.place.source) if piece.place else None
     if tree is None or courses is None:
@@ -176,7 +175,7 @@ def added_statements(piece: Piece) -> list[str]:
 
 
 def added_definitions(piece: Piece, answers: Collection[str | None]) -> list[str]:
-    """Imports, functions and classes in a cell of the course's that it did not have, but for answers, which are found by
+    """Return the imports, functions and classes that were added to a course cell, except answers, which are found by
     their names."""
     known = {*settled_names(piece.place.source), *answers} if piece.place else answers
     kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
@@ -186,7 +185,7 @@ def added_definitions(piece: Piece, answers: Collection[str | None]) -> list[str
 
 
 def uncommented(source: str) -> str:
-    """The text of a code cell in which every line is a comment; empty for any other."""
+    """Return the text of a code cell in which every line is a comment; empty for any other cell."""
     lines = source.strip().split("\n")
     if not all(line.startswith("#") for line in lines):
         return ""
@@ -200,7 +199,7 @@ def _looks_for_files(node: ast.stmt) -> bool:
 
 
 def _said(source: str) -> list[str]:
-    """Comments and strings."""
+    """Return the comments and strings of some code."""
     found: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(IPYTHONS.sub("", source)).readline):
@@ -220,7 +219,7 @@ def is_courses_text(cell: Cell) -> bool:
 
 
 def words_of_code(piece: Piece) -> str:
-    """A code cell as text, if it holds words: an answer in comments, strings, or bare prose."""
+    """Return a code cell as text if it holds words (an answer in comments, strings or prose); otherwise nothing."""
     place, source, known = piece.place, piece.source[:MOST_CODE], ""
     if place is not None:
         if place.role in (Role.ANSWER, Role.SETUP) or is_unchanged(piece):

@@ -1,4 +1,4 @@
-"""Cells that have lost their ids are recognised: the course's own by their text, code answers by the name they define."""
+"""Recognise cells that have lost their ids: the course's own by their text, code answers by the name they define."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ from autograder.grading.submission.pieces import (
     uncommented,
 )
 
-HEAD = 60  # first characters by which a text of the course is known that was changed
-SURE = 40  # characters of the course's by which a cell is known that holds more than these
-MOST_COPIES = 50  # of one cell; those above them are the student's own
+HEAD = 60  # first characters that identify a text of the course after a change
+SURE = 40  # shortest text of a course cell that is searched for inside other cells
+MOST_COPIES = 50  # pieces of one cell, counted from below; those above are the student's own
 
 
 @dataclass
 class Match:
-    """The student's cell, by the id of the instructor's; the student's own, by the instructor's cell before them."""
+    """``answers`` by the instructor's cell id; ``extras``, the student's own cells, by the id of the cell before."""
 
     answers: dict[str, NotebookNode] = field(default_factory=dict)
     extras: dict[str | None, list[NotebookNode]] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Match:
 
 
 class Recognition:
-    """A submission's pieces, in its order, each with the cell of the course that it stands for."""
+    """A submission's pieces in its order, each with the course cell it matches, if any."""
 
     def __init__(self, submitted: NotebookNode, template: tuple[Cell, ...]) -> None:
         by_grade_id = {cell.grade_id: cell for cell in template if cell.grade_id}
@@ -43,12 +43,12 @@ class Recognition:
         self.position = {cell.id: number for number, cell in enumerate(template)}
         self.pieces = [Piece(cell, by_grade_id.get(cell.grade_id) or by_id.get(cell.id)) for cell in submitted.cells]
         self.found = Match()
-        self.elsewhere: list[Piece] = []  # cells of the student's own that hold an answer whose cell was left as it was
+        self.elsewhere: list[Piece] = []  # the student's own cells with an answer whose cell was left unchanged
         texts = [cell for cell in template if cell.cell_type != "code" and cell.role is not Role.ANSWER]
         self.by_head = {given(cell.source)[:HEAD]: cell for cell in texts if len(given(cell.source)) >= HEAD}
 
     def recognise(self) -> None:
-        """Find what the pieces stand for."""
+        """Find the course cells that the pieces match."""
         self._let_go_of_many()
         self._read_comments()
         self._recognise_texts()
@@ -56,14 +56,14 @@ class Recognition:
         self._let_go_of_many()
 
     def _read_comments(self) -> None:
-        """The course's texts as comments, as a notebook has them that was a script in between."""
+        """Turn comments back into texts of the course: a notebook that was saved as a script has them as comments."""
         for piece in self.pieces:
             text = uncommented(piece.source) if piece.place is None and piece.is_code else ""
             if text[:HEAD] in self.by_head:
                 piece.cell = NotebookNode(piece.cell, cell_type="markdown", source=text)
 
     def _let_go_of_many(self) -> None:
-        """Nobody cuts an answer into that many pieces, and each of them is parsed several times."""
+        """Unmatch all but the last ``MOST_COPIES`` pieces of a cell: parsing more is slow, and no answer has more."""
         counted: Counter[str] = Counter()
         for piece in reversed(self.pieces):
             if piece.place is not None:
@@ -79,7 +79,7 @@ class Recognition:
         return [cell for cell in cells if cell.id not in there]
 
     def reach(self) -> list[int]:
-        """For every piece the position of the instructor's cell that it stands for or follows."""
+        """Return, for every piece, the position of the instructor's cell that it matches or follows."""
         reached, found = -1, []
         for piece in self.pieces:
             reached = self.position[piece.place.id] if piece.place else reached
@@ -89,8 +89,8 @@ class Recognition:
     # ---- cells that have lost their ids
 
     def _recognise_texts(self) -> None:
-        """The course's own cells by the text that students were given, also where it stands in a cell with other text. An
-        answer is not known by its text: the empty ones of all weeks look the same."""
+        """Recognise the course's own cells by the text that students were given, even inside a cell with other text.
+        Answers are not recognised by text: the empty ones of all weeks look the same."""
         lost: dict[tuple[str, str], list[Cell]] = {}
         for cell in reversed(self.missing(self.template)):
             if cell.role is not Role.ANSWER:
@@ -113,17 +113,17 @@ class Recognition:
             self.found.notes.append(f"{cells} recognised by the text: the ids were lost, or cells were merged")
 
     def changed_text(self, piece: Piece) -> Cell | None:
-        """The text of the course that a cell without its id begins with."""
+        """Return the course's text cell that begins like this unmatched piece, if there is one."""
         return None if piece.place or piece.is_code else self.by_head.get(piece.source.strip()[:HEAD])
 
     def _cut_out(self, cell: Cell) -> None:
-        """A cell of the course's that is part of another; what stands around it stays with that, or is the student's."""
+        """Cut a course cell out of the cell that contains it. The rest stays there or becomes the student's own."""
         text = given(cell.source)
         for index, piece in enumerate(self.pieces):
             if text not in piece.source or is_unchanged(piece):
                 continue
             if cell.role in (Role.PREDICTION, Role.SETUP) and piece.place is None:
-                piece.place = cell  # what was added to it is looked for there
+                piece.place = cell  # later steps look for additions in it
                 return
             head, _, tail = piece.source.partition(text)
             first, last = piece.with_source(head.strip("\n")), piece.with_source(tail.strip("\n"))
@@ -138,8 +138,8 @@ class Recognition:
             return
 
     def _recognise_names(self) -> None:
-        """Code answers whose cells have lost their ids, or that stand in a new cell beside the one meant for them: by the
-        name that the exercise asks for."""
+        """Recognise code answers by the name that the exercise asks for, if their cells have lost their ids or they are
+        in a new cell beside the one meant for them."""
         lost: list[str] = []
         for cell in self.template:
             if cell.role is not Role.ANSWER or cell.cell_type != "code":

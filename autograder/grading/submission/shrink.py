@@ -1,9 +1,9 @@
-"""Starts the decoding of a student's pictures: `picture_worker.py`, in a sandbox.
+"""Decode a student's pictures with `picture_worker.py`, in a sandbox.
 
-Decoders of pictures are written in C, and the bytes are hostile: the process that does it has the walls of a submission's,
-and limits on memory and time. Nobody but this module gets to see what it says, and only pictures that are what they claim
-leave it. A process for all pictures of a notebook, since most have none, costs less than a place in the fork server, which
-knows nothing of files that are handed in.
+Picture decoders are written in C, and the bytes may be hostile. So the worker is locked down like student code and has
+limits on memory and time. Only this module reads its output, and it passes on only pictures that are what they claim.
+One process decodes all pictures of a notebook. Most notebooks have none, so this costs less than support in the fork
+server, which knows nothing of submitted files.
 """
 
 import json
@@ -20,7 +20,7 @@ from autograder.grading.pictures import decoded_picture
 from autograder.grading.sandbox.bubblewrap import PYTHON, WORKER, bubblewrap_command, server_command, why_not_isolated
 
 PROGRAM = Path(__file__).with_name("picture_worker.py")
-SECONDS = 600  # of waiting, for a process that has been taken over and sleeps; CPU time has limits of its own
+SECONDS = 600  # wall time, since a hijacked process might sleep; CPU time has limits of its own
 
 
 class Why(StrEnum):
@@ -50,7 +50,7 @@ class Small:
 
 
 def shrunk(pictures: list[str]) -> list[Small | Why]:
-    """What can be shown of each picture, given as base64 text."""
+    """Return, for each picture given as base64 text, what can be shown or why nothing can."""
     if not pictures:
         return []
     isolated = _can_isolate()
@@ -79,7 +79,7 @@ def shrunk(pictures: list[str]) -> list[Small | Why]:
 
 
 def _told(line: bytes) -> tuple[int, Small | Why | None]:
-    """The number of a picture and what became of it; a line that is anything else says nothing."""
+    """Return a picture's number and outcome from a line of the worker. An invalid outcome is ``None``."""
     try:
         said = json.loads(line)
         number = int(said["number"])
@@ -97,7 +97,7 @@ def _can_isolate() -> bool:
 
 
 def _command() -> list[str]:
-    """Without bubblewrap student code runs as you as well; the limits on memory and time hold."""
+    """Return the command without bubblewrap: student code then runs as you too, but memory and time are limited."""
     start = f"import sys; sys.path.insert(0, {str(WORKER)!r}); import runpy; "
     return [sys.executable, "-I", "-c", f"{start}runpy.run_path({str(PROGRAM)!r}, run_name='__main__')", "open"]
 
@@ -111,6 +111,6 @@ def _isolated_command(program: int) -> list[str]:
 
 
 def _isolated_environment() -> dict[str, str]:
-    """Nothing of the caller's."""
+    """Return an environment without the caller's variables."""
     shared = {"LD_LIBRARY_PATH": f"{PYTHON}/lib"} if sysconfig.get_config_var("Py_ENABLE_SHARED") else {}
     return {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"} | shared
