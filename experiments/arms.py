@@ -1,8 +1,8 @@
-"""What the scripts of experiments/distances*.py and experiments/controls.py share: scores, masks, records, tables.
+"""Scores, masks, records and tables shared by experiments/distances*.py and experiments/controls.py.
 
-The question is the same in five weeks. A model fails beyond its training length. Two things are new there: distances
-that training has not shown, and more keys. So each of the two is changed alone, in the trained model, which stays as it
-is: distances beyond a reach are counted as the reach, and each query sees only some of its keys.
+Five weeks ask the same question. A model fails beyond its training length, where two things are new: distances that
+training has not shown, and more keys. So we change each of the two alone, in the trained model and without retraining:
+distances beyond a reach count as the reach, and each query sees only some of its keys.
 """
 
 import json
@@ -31,9 +31,9 @@ FOUR = ("familiar, few", "familiar, all", "new, few", "new, all")
 
 
 def rotary_scores(q, k, reach=None, causal=True):
-    """RoPE's scaled scores with every distance beyond ``reach`` counted as ``reach``; not causal: on both sides.
+    """Return RoPE's scaled scores, with distances beyond ``reach`` counted as ``reach`` (on both sides unless causal).
 
-    q: (batch, heads, n_queries, head_dim), the last of the keys' positions; k: (batch, heads, n_keys, head_dim).
+    q: (batch, heads, n_queries, head_dim), at the last of the keys' positions; k: (batch, heads, n_keys, head_dim).
     """
     n_queries, n_keys, frequencies = q.shape[-2], k.shape[-2], ready.frequencies_of(q.shape[-1])
     at = torch.arange(n_keys)
@@ -41,7 +41,7 @@ def rotary_scores(q, k, reach=None, causal=True):
     scores = ready.rotate(q, at[-n_queries:], frequencies) @ ready.rotate(k, at, frequencies).mT
     if reach is not None:
         for limit in (reach,) if causal else (reach, -reach):
-            # A query turned by the reach and a key that is not turned are that far apart.
+            # A query rotated by the reach and an unrotated key are exactly the reach apart.
             turned = ready.rotate(q, torch.full((n_queries,), limit), frequencies) @ k.mT
             scores = torch.where(distance > limit if limit > 0 else distance < limit, turned, scores)
     return scores / math.sqrt(q.shape[-1])
@@ -58,12 +58,12 @@ def distances(n):
 
 
 def latest(n, count=None):
-    """Each query sees itself and the keys before it; with ``count``, the latest only: bool (n, n)."""
+    """Return the causal mask, bool (n, n); with ``count``, each query sees only its latest ``count`` keys."""
     return (distances(n) >= 0) & (distances(n) < (count or n))
 
 
 def drawn(needed, allowed, count, seed=5):
-    """Of each query's allowed keys the needed ones and others at random, ``count`` in all: bool like ``needed``."""
+    """Pick ``count`` of each query's allowed keys, the needed ones and random others: bool like ``needed``."""
     luck = torch.rand(needed.shape, generator=torch.Generator().manual_seed(seed))
     luck = luck.masked_fill(needed, 2.0).masked_fill(~allowed, -1.0)
     return torch.zeros_like(needed).scatter(-1, luck.topk(count, dim=-1).indices, True) & allowed
@@ -73,7 +73,7 @@ def drawn(needed, allowed, count, seed=5):
 
 
 def kept(name, model, train):
-    """The model with its trained weights: from experiments/runs/ (not kept in the repository), or trained now."""
+    """Return the model with its weights, read from experiments/runs/ (not kept in the repository) or trained now."""
     path = RUNS / f"{name}.npz"
     if not path.exists():
         RUNS.mkdir(exist_ok=True)
@@ -91,14 +91,14 @@ def rounded(value):
 
 
 class Record:
-    """The results of one setting, one entry per group and seed, in a JSON file that is written after each."""
+    """The results of one setting, one entry per group and seed, in a JSON file written after each result."""
 
     def __init__(self, name):
         self.path = HERE / f"{name}.json"
         self.runs = json.loads(self.path.read_text()) if self.path.exists() else {}
 
     def measure(self, group, seed, run):
-        """Run what is missing."""
+        """Run this seed and record its result unless it is already recorded."""
         by_seed = self.runs.setdefault(group, {})
         if str(seed) in by_seed:
             return
@@ -109,7 +109,7 @@ class Record:
         print(self.path.stem, group, "seed", seed, flush=True)
 
     def values(self, group, *keys):
-        """The number under ``keys`` of every measured seed."""
+        """Return the number under ``keys`` for every measured seed."""
         found = []
         for entry in self.runs.get(group, {}).values():
             value = entry["result"]
@@ -127,7 +127,7 @@ class Record:
 
 
 def mean(numbers):
-    """The mean over the seeds, for a sentence."""
+    """Return the mean over the seeds as text for a sentence."""
     return f"{statistics.mean(numbers):.2f}" if numbers else "not measured"
 
 
@@ -140,7 +140,7 @@ def cell(numbers):
 
 
 def text(*paragraphs):
-    """Lines of a page."""
+    """Wrap paragraphs into the lines of a page."""
     return [line for paragraph in paragraphs for line in (*textwrap.wrap(" ".join(paragraph.split()), 120), "")]
 
 
@@ -150,7 +150,7 @@ def table(title, header, rows):
 
 
 def four_arms(record, group, title, few, words=("familiar distances", "new distances")):
-    """The table of two by two; ``few`` says how many keys, and which."""
+    """Return the two-by-two table; ``few`` names the column with few keys."""
     rows = [
         [name, *(cell(record.values(group, f"{kind}, {keys}")) for keys in ("few", "all"))]
         for name, kind in zip(words, ("familiar", "new"), strict=True)

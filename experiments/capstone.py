@@ -3,7 +3,7 @@
     python experiments/capstone.py            # every run that is missing (about 12 minutes on one core)
     python experiments/capstone.py --table    # only the table and the shipped file, from experiments/runs/
 
-Every run leaves its numbers in experiments/runs/ (not kept in the repository). From these come
+Every run writes its numbers to experiments/runs/ (not kept in the repository). The script turns them into
 experiments/results_week7.md (mean and spread over seeds, for people), source/week7_results.json (every seed's
 numbers, for the notebook) and source/week7_copy.npz (the weights of one run, float16).
 """
@@ -34,14 +34,14 @@ ARMS = {
     "no positions": ("none", 1, 300, 2e-3),
     "from the start": ("from the start", 1, 300, 2e-3),
     "from the end": ("from the end", 1, 300, 2e-3),
-    # without positions one layer does not learn the task within its steps; two layers do, with larger ones
+    # without positions, one layer does not learn the task in 300 steps; two layers do, in 500 larger ones
     "no positions, 2+2 layers": ("none", 2, 500, 4e-3),
 }
 CHECKPOINT = ("no positions, 2+2 layers", "copy", 0)  # the notebook runs these weights with a nearsighted encoder
 
 
 class AlignedBlock(HybridDecoderBlock):
-    """The block of 7.7 that hands positions to its cross-attention."""
+    """Section 7.7's block, which also passes positions to its cross-attention."""
 
     def forward(self, x, memory, memory_mask=None, positions=None, memory_positions=None):
         x = x + self.self_attn(self.norm1(x), is_causal=True)

@@ -1,8 +1,8 @@
 """Controls that weeks 5 and 6 lacked.
 
 Week 5: the model without positions after 300 steps (Figure 5.8), and RoPE in a window in both layers, beside the
-hybrid. Week 6: what the bag of the last four payloads is worth, T5 with 4 heads after 300 and 1,500 steps, and each
-of DeBERTa's terms alone at the other's task, with more heads and more steps.
+hybrid. Week 6: how often a guess from the bag of the last four payloads is right, T5 with 4 heads after 300 and 1,500
+steps, and each of DeBERTa's terms alone on the other term's task, with more heads and more steps.
 """
 
 import itertools
@@ -19,7 +19,7 @@ RECORD = arms.Record("controls")
 ENDS = (extrapolation.TESTED[0], extrapolation.TESTED[-1])
 T5_RUNS = ((4, 300), (4, 1500))  # heads, steps
 T5_SHIPPED = {(2, 300): "T5", (8, 300): "T5, 8 heads"}  # arms of week 6's shipped results
-TERMS = {"content to position": ("push", "pos_k"), "position to content": ("pull", "pos_q")}  # the other's task; table
+TERMS = {"content to position": ("push", "pos_k"), "position to content": ("pull", "pos_q")}  # the other's task, table
 TERM_SHIPPED, TERM_RUNS = (2, 300), ((2, 1500), (4, 300), (4, 1500))  # heads, steps
 NEEDLE_LENGTHS = extrapolation.NEEDLE_TESTED[:4]
 
@@ -33,7 +33,7 @@ def run_short(seed):
 
 
 def run_bigram(_):
-    """The loss of a table of bigrams (of the training text, one added to each count) on the same targets."""
+    """Return the loss on the same targets of the training text's bigram table, with one added to each count."""
     train, test = ready.english()
     size = len(ready.ALPHABET)
     counts = torch.ones(size, size).index_put((train[:-1], train[1:]), torch.tensor(1.0), accumulate=True)
@@ -42,15 +42,15 @@ def run_bigram(_):
 
 
 def bag(size):
-    """The best guess for one of ``size`` payloads, if all are known and which one is meant is not: exact."""
+    """Return the exact accuracy of the best guess if all ``size`` payloads are known, but not which one is wanted."""
     texts = itertools.product(range(tasks.SYMBOLS), repeat=size)
     counts = [max(map(text.count, text)) for text in texts]
     return sum(counts) / len(counts) / size
 
 
 def bag_of(n):
-    """The same as the mean over pull's scored positions of a text of n tokens: position i has min(i, 4) candidates."""
-    candidates = [min(i, tasks.OFFSETS) for i in range(1, n)]  # that many of the four offsets are scored, too
+    """Return the mean of ``bag`` over pull's scored positions in n tokens: position i has min(i, 4) candidates."""
+    candidates = [min(i, tasks.OFFSETS) for i in range(1, n)]  # also the number of offsets scored there
     return sum(count * bag(count) for count in candidates) / sum(candidates)
 
 
@@ -68,7 +68,7 @@ def run_t5(task, heads, steps, seed):
 
 
 def run_term(term, heads, steps, seed):
-    """One of DeBERTa's position terms without the other, at the task that the other one is for."""
+    """Train one of DeBERTa's position terms alone, on the task that the other one is for."""
     task, table = TERMS[term]
     shape = (heads, 2 * relative_bias.SPAN, tasks.WIDTH // heads)
     return run_task(task, relative_bias.deberta, {table: shape}, heads, steps, seed)

@@ -1,11 +1,11 @@
 """Keep every key, show no unfamiliar distance: four arms in five settings, and controls.
 
     python experiments/distances.py                 # every run that is missing, then the page (about an hour, one core)
-    python experiments/distances.py week5 controls  # of these settings only
+    python experiments/distances.py week5 controls  # only these settings
     python experiments/distances.py --table         # only the page
 
-Each setting keeps its results, one entry per seed, in a JSON file beside this one, so an interrupted series goes on
-where it stopped. From these comes results_distances.md.
+Each setting keeps its results, one entry per seed, in a JSON file beside this one, so an interrupted series resumes
+where it stopped. results_distances.md is made from these files.
 """
 
 import argparse

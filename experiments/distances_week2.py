@@ -1,8 +1,8 @@
 """Week 2: name the token three positions before. One layer with sinusoids, trained on 32 tokens, tested on 128.
 
 Sinusoids are added to the tokens, so what can be unfamiliar is a *position*. In the familiar arms a query beyond the
-training length stands at the last trained position, and its keys at the positions before it; whatever would stand
-before position 0 stands there. Texts, mask and model are untouched.
+training length gets the last trained position, and its keys the positions before it; a key that would get a negative
+position gets 0. Texts, mask and model are untouched.
 """
 
 import arms
@@ -19,11 +19,11 @@ WINDOWS = (4, 8, 16, 32, 64, 128)
 
 @torch.no_grad()
 def accuracy(model, query_at, key_at, visible):
-    """At positions 32 to 127; query_at: (128,) positions given to the queries, key_at: (128, 128) to their keys."""
+    """Return the accuracy at positions 32 to 127, given the queries' (128,) and their keys' (128, 128) positions."""
     tokens, answers = weeks12.look_back_texts(256, LENGTH, torch.Generator().manual_seed(100))
     x, pe = model.embed(tokens), model.table
     query, place = model.q(x + pe[query_at]), key_at.expand(len(x), -1, -1)
-    # Keys and values are linear in token + position, and a position depends on the query too: add the two parts apart.
+    # Keys and values are linear in token + position. A key's position depends on the query: add the parts separately.
     scores = query @ model.k(x).mT + (query @ model.k(pe).mT).gather(-1, place)
     weights = (scores / 8).masked_fill(~visible, -torch.inf).softmax(-1)
     by_position = torch.zeros(len(x), LENGTH, LENGTH).scatter_add(-1, place, weights)
@@ -32,7 +32,7 @@ def accuracy(model, query_at, key_at, visible):
 
 
 def places(reach, true_query=False):
-    """Positions with no distance beyond the reach; the query at most at ``reach``, or where it truly is."""
+    """Return query and key positions at most ``reach`` apart; queries are clamped to ``reach`` or keep their own."""
     at = torch.arange(LENGTH)
     query = at if true_query else at.clamp(max=reach)
     return query, (query[:, None] - arms.distances(LENGTH).clamp(0, reach)).clamp(min=0)

@@ -46,7 +46,7 @@ def trained(seed, position_of=torch.arange, steps=150):
 
 @torch.no_grad()
 def accuracy(model, reach, visible):
-    """At positions 64 to 255."""
+    """Return the accuracy at positions 64 to 255."""
     tokens, answers = texts(64, LENGTH, torch.Generator().manual_seed(1))
     layer = model.attention
     q, k, v = layer.heads(model.embed(tokens))

@@ -14,7 +14,7 @@ TRAINED, TARGETS = extrapolation.TRAINED, extrapolation.TARGETS
 LENGTHS = extrapolation.TESTED
 REACHES = (7, 15, 23, 31, 39, 47, 63, 127, 255)
 WINDOWS = (8, 16, 32, 48, 64, 96, 128, 256)
-NEAR = 32  # in the arms with few keys these stay: which others a language model needs, nobody knows
+NEAR = 32  # nearest keys, kept in the arms with few keys; which others the model needs is unknown
 RULES = {  # name -> (reach, window)
     "as it is": (None, None),
     "clipped at 31": (31, None),
@@ -23,13 +23,12 @@ RULES = {  # name -> (reach, window)
     "window of 64": (None, 64),
 }
 NEEDLE_LENGTHS = (64, 128, 256, 512)
-ELSEWHERE = (63, 87, 127, 231)  # where all distances beyond 63 are sent; training showed the first of them only
-PAIRS = {"0 to 2": range(3), "3": (3,), "4 to 7": range(4, 8)}  # which pairs are clipped, the others left alone
+ELSEWHERE = (63, 87, 127, 231)  # each replaces all distances beyond 63; training showed only the first
+PAIRS = {"0 to 2": range(3), "3": (3,), "4 to 7": range(4, 8)}  # the pairs that are clipped
 
 
 def language_model(seed):
-    """Seed 0 is the shipped checkpoint (rounded to float16); the others are trained as experiments/extrapolation.py
-    trains them."""
+    """Return the shipped checkpoint (rounded to float16) for seed 0, else experiments/extrapolation.py's model."""
     model = extrapolation.untrained("lm", "rope")
     if seed == 0:
         with np.load(arms.SHIPPED / "week5_rope.npz") as shipped:
@@ -41,12 +40,12 @@ def language_model(seed):
 
 @torch.no_grad()
 def last_logits(model, tokens, count, reach=None, visible=None, scores=arms.rotary_scores):
-    """What the model predicts at the last ``count`` positions, with distances clipped and keys hidden."""
+    """Return the logits at the last ``count`` positions, with distances clipped and keys hidden."""
     visible = arms.latest(tokens.shape[1]) if visible is None else visible
     x = model.embed(tokens)
     for block in model.blocks:
         q, k, v = block.attention.qkv(block.norm1(x)).unflatten(-1, (3, model.n_heads, -1)).permute(2, 0, 3, 1, 4)
-        if block is model.blocks[-1]:  # of the last layer only these queries are asked for
+        if block is model.blocks[-1]:  # only these queries of the last layer are needed
             q, x = q[:, :, -count:], x[:, -count:]
         out = arms.mixed(scores(q, k, reach), v, visible[..., -q.shape[-2] :, :])
         x = x + block.attention.out(out)
@@ -76,7 +75,7 @@ def clipped_in(pairs, reach=31):
 
 
 def loss(model, length, reach=None, visible=None, window=None, scores=arms.rotary_scores):
-    """On the last 32 targets of 96 windows, the same at every length; ``visible`` may differ from window to window."""
+    """Return the loss on the last 32 targets of 96 windows, the same at all lengths; ``visible`` may vary by window."""
     if window:  # two layers look no further back than this, and RoPE does not notice where a text begins
         length = min(length, TARGETS + 2 * window)
         visible = arms.latest(length, window)
@@ -117,7 +116,7 @@ def run_language(seed):
 
 
 def run_which(seed):
-    """Which of the distances do the harm, and in which pairs."""
+    """Measure which distances do the harm, and in which pairs."""
     model, n = language_model(seed), max(LENGTHS)
     return {
         "sent to": {far: loss(model, n, sent_to(far), scores=scores_at) for far in ELSEWHERE},
@@ -144,7 +143,7 @@ def t5_loss(model, length, visible):
 
 
 def run_t5(seed):
-    """T5's bias meets no new bucket: the number of keys alone."""
+    """Measure the effect of more keys alone: T5's bias meets no new bucket."""
     arms.RUNS.mkdir(exist_ok=True)
     model, n = extrapolation.model_of(arms.RUNS, "lm", "t5", seed), max(LENGTHS)
     shape = (8, 1, n, n)

@@ -15,7 +15,7 @@ WINDOWS = (5, 6, 8, 12, 16, 20, 24, 32, 48, 64)
 
 @torch.no_grad()
 def accuracy(model, task, reach, visible):
-    """On 256 sequences, the same for every model; visible: bool (64, 64) or (256, 1, 64, 64)."""
+    """Return the accuracy on 256 sequences, the same for every model; visible: bool (64, 64) or (256, 1, 64, 64)."""
     payload, offset, answer = tasks.TASKS[task](256, LENGTH, torch.Generator().manual_seed(10_000))
 
     def attention(q, k, v, extra):
@@ -28,7 +28,7 @@ def accuracy(model, task, reach, visible):
 
 
 def needed(task):
-    """The key that holds the answer of each query, one per query at most: bool (256, 1, 64, 64)."""
+    """Mark the key that holds each query's answer, at most one per query: bool (256, 1, 64, 64)."""
     _, offset, answer = tasks.TASKS[task](256, LENGTH, torch.Generator().manual_seed(10_000))
     named = offset[:, :, None] if task == "pull" else offset[:, None, :]
     return ((arms.distances(LENGTH) == named) & (answer != tasks.IGNORED)[:, :, None])[:, None]

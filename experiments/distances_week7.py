@@ -13,12 +13,12 @@ RECORD = arms.Record("distances_week7")
 ARM = "no positions, 2+2 layers"
 LENGTHS = (10, 15, 20)
 LONG = LENGTHS[1:]
-KNOWN = capstone.TRAINED[1] - 1  # the greatest distance of the training
+KNOWN = capstone.TRAINED[1] - 1  # the largest distance in training
 REACHES = (2, 3, 4, 5, 6, 7, 9, 12)
-CLOSE = 5  # most of the trained lengths have shown it
+CLOSE = 5  # a distance that occurs at most of the trained lengths
 FEWER_ACROSS = {"few_across": True}
-# name -> what is changed: reach (clip) and hide (window on each side) in the encoder, the same in the decoder, and
-# few: the needed keys and others drawn at random, 10 in all, in the encoder or in the cross-attention
+# name -> changes. Encoder: reach clips distances, hide hides keys farther away; decoder_reach, decoder_hide likewise.
+# few (encoder) and few_across (cross-attention) keep the needed keys and random others, 10 in all.
 RULES = {
     "as it is": {},
     "cross-attention 10 keys": FEWER_ACROSS,
@@ -44,7 +44,7 @@ def encoded(model, source, reach=None, hide=None, few=False):
     n, size = source.shape[1], len(source)
     distance = arms.distances(n).abs()
     visible = distance <= (n if hide is None else hide)
-    if few:  # itself and its neighbours stay: what the task needs
+    if few:  # the task needs each token itself and its neighbours: they stay
         shape = (size, 1, n, n)
         visible = arms.drawn((distance <= 1).expand(shape), visible.expand(shape), min(n, KNOWN + 1))
     x = model.embed(source)
@@ -75,8 +75,8 @@ def across(layer, x, memory, visible):
 
 @torch.no_grad()
 def right_symbols(model, source, told=None, decoder_reach=None, decoder_hide=None, few_across=False, **encoder):
-    """Where the model's symbols are right: (batch, n). It writes the likeliest symbol at each step after its own, or
-    after those it is told."""
+    """Mark the model's right symbols: (batch, n). At each step it writes the likeliest symbol, given its own earlier
+    symbols or those in ``told``."""
     n, size = source.shape[1], len(source)
     memory = encoded(model, source, **encoder)
     needed = torch.eye(n, dtype=torch.bool).expand(size, 1, n, n)
@@ -99,7 +99,7 @@ def right_symbols(model, source, told=None, decoder_reach=None, decoder_hide=Non
 
 
 def scores(model, length, tell=False, **changes):
-    """tell: every step gets the true symbols before it. Whole sequences are right or wrong with it as without."""
+    """Return the shares right; ``tell`` gives every step the true symbols before it, which cannot change "whole"."""
     source = ready.sources(200, (length, length), torch.Generator().manual_seed(10_000))
     start = torch.full((len(source), 1), ready.START)
     told = torch.cat((start, source[:, :-1]), dim=1) if tell else None

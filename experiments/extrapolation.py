@@ -4,10 +4,10 @@
     python experiments/extrapolation.py --measure    # measure again what is trained already, then the tables and files
     python experiments/extrapolation.py --table      # only the tables and the shipped files
 
-Training and measuring are apart: every trained model leaves its weights in experiments/runs/ (or --runs; not kept in
-the repository), every measured one its numbers, so an interrupted series goes on where it stopped. From these come
-experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's numbers, for
-the notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
+Training and measuring are separate: every trained model saves its weights in experiments/runs/ (or --runs; not kept in
+the repository), every measured one its numbers, so an interrupted series resumes where it stopped. The script turns
+them into experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's
+numbers, for the notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
 """
 
 import argparse
@@ -88,7 +88,7 @@ def fixed_loss(model, length):
 
 
 def cut_loss(model, length):
-    """Loss on all 512 targets of each text when the text is cut into pieces of ``length``: the same targets, too."""
+    """Loss on all 512 targets of each text, cut into pieces of ``length``: the same targets at every length."""
     rows = ready.windows(ready.english()[1], max(TESTED), WINDOWS)
     pieces = [rows[:, start : start + length + 1] for start in range(0, max(TESTED), length)]
     return per_target(model, torch.cat(pieces), length).mean().item()
@@ -134,7 +134,7 @@ def rotation(method, scale, head_dim, seq_len):
     elif method in ("YaRN", "YaRN, no temperature"):
         frequencies = reference.yarn_frequencies(head_dim, scale, TRAINED)
         temperature = reference.yarn_temperature(scale) if method == "YaRN" else 1.0
-    elif method == "log n":  # logits times ln n / ln n0: its square root on q and on k
+    elif method == "log n":  # multiply the logits by ln n / ln n0: its square root goes on q and on k
         temperature = math.sqrt(max(1.0, reference.log_n_scale(seq_len, TRAINED)))
     elif method != "none":
         raise ValueError(method)
@@ -142,7 +142,7 @@ def rotation(method, scale, head_dim, seq_len):
 
 
 def measured(model, rotation_for, lengths):
-    """Fixed-target losses with other angles."""
+    """Return the fixed-target losses with other rotation angles."""
     model.rotation = rotation_for
     losses = {n: fixed_loss(model, n) for n in lengths}
     model.rotation = model.plain_rotation
@@ -154,7 +154,7 @@ def stretched(model, method, scale_of, lengths):
 
 
 def extended(model):
-    """Without any further training. "matched": the factor is length/64; "fixed 8": it is 8 at every length."""
+    """Measure without further training. "matched": the factor is length/64; "fixed 8": it is 8 at every length."""
     beyond = TESTED[1:]
     matched = {
         method: stretched(model, method, lambda n: n / TRAINED, beyond)
@@ -176,7 +176,7 @@ REPAIRS |= {"pairs 4 to 7": (4, 5, 6, 7), "pairs 3 to 7": (3, 4, 5, 6, 7)}
 
 
 def repaired(model):
-    """Some pairs are slowed down by length/64, all others left as they are."""
+    """Measure with some pairs slowed down by length/64 and all others unchanged."""
 
     def rotation_for(pairs):
         def repaired_rotation(n):
@@ -203,7 +203,7 @@ def by_scale(model):
 
 
 def fine_tuned(model, seed, steps=25, length=256):
-    """25 further steps at four times the training length, and the loss there."""
+    """Train 25 further steps at four times the training length and return the loss there."""
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     result = {}
     for method in ("none", "PI", "NTK", "YaRN"):
@@ -220,7 +220,7 @@ def fine_tuned(model, seed, steps=25, length=256):
 
 NEEDLE_TESTED = (64, 128, 256, 512, 1024)
 DEPTHS = 8  # equal parts of the haystack, the first at the beginning
-FAR = 700  # where only the flattest slope reaches
+FAR = 700  # only the flattest slope reaches this far
 
 
 @torch.no_grad()
@@ -241,7 +241,7 @@ def needle_scores(model, length, size=128):
 
 
 def haystacks(length, size):
-    """Needles anywhere: tokens, the value of each needle and its position."""
+    """Return haystacks with needles anywhere: tokens, the value of each needle and its position."""
     tokens, targets = ready.needles(size, length, torch.Generator().manual_seed(5))
     return tokens, targets[:, -1], (tokens == ready.MARK).int().argmax(1)
 
@@ -273,7 +273,7 @@ def by_value(model, size=512, length=1024):
 
 @torch.no_grad()
 def with_log_n(model, n, measure):
-    """A measurement with all content logits times ln n / ln 64: the factor is on the queries, a bias stays as it is."""
+    """Measure with all content logits times ln n / ln 64: the factor scales the queries, so a bias stays as it is."""
     queries = [block.attention.qkv.weight[: model.d_model] for block in model.blocks]
     before = [weight.clone() for weight in queries]
     for weight in queries:
@@ -333,7 +333,7 @@ JOBS = [
 
 
 def model_of(runs, task, encoding, seed):
-    """The trained model: from its file, or trained now and kept."""
+    """Return the trained model: from its file, or trained now and saved."""
     path = runs / f"{task}_{encoding}_{seed}.npz"
     if not path.exists():
         np.savez(path, **{key: value.numpy() for key, value in trained(task, encoding, seed).state_dict().items()})
@@ -356,7 +356,7 @@ def run_missing(runs, again):
 
 
 def versions():
-    """What the numbers depend on: the text comes with Python."""
+    """Return the versions that the numbers depend on; the text comes with Python."""
     return {"Python": platform.python_version(), "PyTorch": torch.__version__.split("+")[0], "NumPy": np.__version__}
 
 
@@ -366,7 +366,7 @@ KINDS = ("all", *ready.KINDS)
 
 
 def collected(runs):
-    """All runs that were measured as one nested dict: ... -> one entry per seed."""
+    """Return all measured runs as one nested dict: ... -> one entry per seed."""
 
     def loaded(task, encoding):
         paths = [runs / f"{task}_{encoding}_{seed}.json" for seed in SEEDS]

@@ -4,8 +4,8 @@
     python experiments/production.py --table    # only the table and the shipped file, from experiments/runs/
 
 Seed 0 is week 5's shipped checkpoint; the other four are trained as experiments/extrapolation.py trains them (their
-weights in experiments/runs/, not kept in the repository). From the runs come experiments/results_week8.md (mean and
-spread over seeds, for people) and source/week8_results.json (every seed's numbers, for the notebook).
+weights in experiments/runs/, not kept in the repository). The script turns the runs into experiments/results_week8.md
+(mean and spread over seeds, for people) and source/week8_results.json (every seed's numbers, for the notebook).
 """
 
 import argparse
@@ -31,7 +31,7 @@ SEEDS = range(5)
 SINKS = 4
 WINDOW = serving.TRAINED
 TRUE = "4 sinks + 60, true positions"
-# rule: (tokens kept, their positions) of n tokens so far; 64 keys at most in each
+# rule: n tokens so far -> (tokens kept, their positions); each keeps at most 64
 RULES = {
     "window of 64, cached": lambda n: streaming_cache(n, 0, WINDOW),
     "4 sinks + 60, numbered in the cache": lambda n: streaming_cache(n, SINKS, WINDOW - SINKS),
@@ -61,7 +61,7 @@ DENSE, FRESH = "everything kept", "window of 64, recomputed"
 ARMS = (DENSE, FRESH, *RULES)
 EVERY = 4  # predictions per point of the curve
 SETTLED = 128  # from here on every rule has dropped its first window
-STRETCHES = ((SETTLED, serving.LENGTH), (100, 188), (200, 288))  # whole points of the curve
+STRETCHES = ((SETTLED, serving.LENGTH), (100, 188), (200, 288))  # multiples of EVERY
 
 
 def model_of(seed):

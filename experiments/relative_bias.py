@@ -3,9 +3,9 @@
     python experiments/relative_bias.py            # everything that is missing (about fifteen minutes on one core)
     python experiments/relative_bias.py --table    # only the table and the shipped file, from experiments/runs/
 
-Every run leaves its numbers in experiments/runs/ (not kept in the repository); delete a file to have it made again.
-From these come experiments/results_week6.md (mean and spread over seeds, for people) and source/week6_results.json
-(every seed's numbers and the versions, for the notebook).
+Every run writes its numbers to experiments/runs/ (not kept in the repository); delete a file to repeat its run. The
+script turns them into experiments/results_week6.md (mean and spread over seeds, for people) and
+source/week6_results.json (every seed's numbers and the versions, for the notebook).
 """
 
 import argparse
@@ -126,7 +126,7 @@ class Ordered(nn.Module):
 
 
 def ascending_or_reversed(batch, n, generator):
-    """Sorted sequences of different numbers, half of them turned round: (tokens, 1 where ascending)."""
+    """Return sorted sequences of different numbers, half of them reversed: (tokens, 1 where ascending)."""
     tokens = torch.rand(batch, ready.NUMBERS, generator=generator).argsort(-1)[:, :n].sort(-1).values
     ascending = torch.randint(0, 2, (batch,), generator=generator)
     return torch.where(ascending[:, None] == 1, tokens, tokens.flip(1)), ascending
@@ -198,7 +198,7 @@ COMBINE = {
 
 
 class Encoded(ready.SmallTransformer):
-    """Week 5's small encoder with another way to tell the tokens where they stand."""
+    """Week 5's small encoder with another position encoding."""
 
     def __init__(self, arm):
         super().__init__(ready.NUMBERS, "none", max_len=max(VARIANTS_TESTED), n_outputs=2, is_causal=False, pool=True)
@@ -313,7 +313,7 @@ def run_missing():
 
 
 def collected():
-    """group -> arm -> one row per seed, one number per length; and what it was made with."""
+    """group -> arm -> one row per seed, one number per length; and the versions used."""
     data = {
         "made_with": {
             "torch": torch.__version__.split("+")[0],

@@ -1,7 +1,7 @@
-"""What weeks 1 and 2 claim beyond their live experiments, measured over five seeds: `python experiments/weeks12.py`.
+"""Measure the claims of weeks 1 and 2 beyond their live experiments, over five seeds: `python experiments/weeks12.py`.
 
 Writes results_weeks12.md beside this file. Less than a minute on one thread. The live cells of the notebooks use the
-same models and settings; here they are put to more tests.
+same models and settings; this script tests them further.
 """
 
 import math
@@ -55,7 +55,7 @@ class TinyModel(nn.Module):
 
 
 def nan_after_one_step(seed: int, added: bool) -> dict[str, str]:
-    """Which parameters hold NaN after one Adam step, if one text of four is hidden completely."""
+    """Return the parameters that hold NaN after one Adam step if one text of four is hidden completely."""
     torch.manual_seed(seed)
     model = TinyModel(added)
     texts = torch.stack([torch.randperm(5) + 5 * row for row in range(4)])  # each text has tokens of its own
@@ -73,7 +73,7 @@ def nan_after_one_step(seed: int, added: bool) -> dict[str, str]:
 
 
 def shuffled_causal_map(seed: int) -> tuple[int, int]:
-    """A random causal head on seven tokens: weights that differ after sorting back, by more than 0.01 and 0.2."""
+    """Shuffle seven tokens before a random causal head; count the weights that change by more than 0.01 and by 0.2."""
     generator = torch.Generator().manual_seed(seed)
     x, w_q, w_k = torch.randn(7, 6, generator=generator), *(torch.randn(2, 6, 6, generator=generator) / 6**0.5)
     order = torch.randperm(7, generator=generator)
@@ -88,7 +88,7 @@ def shuffled_causal_map(seed: int) -> tuple[int, int]:
 
 
 def position_readings(seed: int, marker: bool, causal: bool) -> tuple[float, float]:
-    """Variance of i and of 1/(i+1) that a linear read-out of one untrained layer explains, on other texts."""
+    """Return the shares of the variance of i and 1/(i+1) that a linear read-out of one untrained layer explains."""
     length, width = 48, 32
     generator = torch.Generator().manual_seed(seed)
     embedding = torch.randn(9, width, generator=generator)
@@ -162,7 +162,7 @@ ORDER_ARMS = {  # causal, vectors
 
 @torch.no_grad()
 def ordering_accuracy(model: OrderReader, length: int) -> float:
-    """Every text is tested as it is and with A and B exchanged."""
+    """Return the accuracy on texts as they are and with A and B exchanged."""
     texts, spots = ordering_texts(500, length, torch.Generator().manual_seed(99))
     right = spots[:, 0] < spots[:, 1]
     both = model(torch.cat((texts, torch.where(texts < 2, 1 - texts, texts)))) > 0
@@ -170,7 +170,7 @@ def ordering_accuracy(model: OrderReader, length: int) -> float:
 
 
 def trained_causal_map(model: OrderReader) -> dict[str, float]:
-    """Mean weight between the letters A and B in the trained causal model, the stronger head of each kind."""
+    """Return the stronger head's mean weight between A and B in the trained causal model; the largest where masked."""
     texts, spots = ordering_texts(1000, 8, torch.Generator().manual_seed(99))
     with torch.no_grad():
         model(texts)
@@ -234,7 +234,7 @@ def latest_keys(count: int) -> Tensor:
 
 
 def random_keys(count: int, batch: int) -> Tensor:
-    """The right key and ``count - 1`` others, drawn anywhere before the query."""
+    """Return a mask of the right key and ``count - 1`` others, drawn from the query's own and all earlier keys."""
     offsets = torch.arange(128)[:, None] - torch.arange(128)
     drawn = torch.rand(batch, 128, 128, generator=torch.Generator().manual_seed(7))
     drawn = drawn.masked_fill(offsets < 0, -1.0).masked_fill(offsets == 3, 2.0)
@@ -251,7 +251,7 @@ def beyond(model: LookBack, mask: Tensor | None = None) -> float:
 
 @torch.no_grad()
 def alone(model: LookBack, first: int) -> float:
-    """Accuracy of 32 tokens from ``first`` on that see only one another: far positions, no more keys."""
+    """Return the accuracy on 32 tokens from ``first`` on that see only one another: far positions, but no more keys."""
     tokens, answers = look_back_texts(256, 128, torch.Generator().manual_seed(100))
     visible = (torch.arange(128) >= first) | torch.eye(128, dtype=torch.bool)  # earlier queries see themselves
     right = model(tokens, latest_keys(128) & visible).argmax(-1) == answers

@@ -1,7 +1,7 @@
-"""What weeks 3 and 4 claim beyond their live experiments, measured over six seeds: `python experiments/weeks34.py`.
+"""Measure the claims of weeks 3 and 4 beyond their live experiments, over six seeds: `python experiments/weeks34.py`.
 
 Writes results_weeks34.md from weeks34.json beside this file, which keeps the results of each seed. About three minutes
-on one thread. Models and settings are those of the notebooks; the four arms of week 3 are in results_distances.md.
+on one thread. Models and settings are the notebooks' own; the four arms of week 3 are in results_distances.md.
 """
 
 import math
@@ -27,13 +27,13 @@ def nowhere(n):
 
 @torch.no_grad()
 def look_back_accuracy(model, positions):
-    """At each position from 3 on."""
+    """Return the accuracy at each position from 3 on."""
     tokens, answers = week3.texts(256, len(positions), torch.Generator().manual_seed(1))
     return (model(tokens, positions).argmax(-1) == answers).float().mean(0)[3:]
 
 
 def mean_scores(model, length=129):
-    """What each head thinks of a key by its offset alone, from the mean query and the mean key: (heads, length)."""
+    """Return each head's score of a key by its offset alone, from the mean query and the mean key: (heads, length)."""
     state = model.state_dict()
     token = state["embed.weight"].mean(0)
     q, k = ((state[f"attention.{name}.weight"] @ token).view(1, 2, 1, 16) for name in ("q_proj", "k_proj"))
@@ -41,7 +41,7 @@ def mean_scores(model, length=129):
 
 
 def echoes(scores):
-    """The five highest peaks beyond offset 31 of a head: how many lie within half a position of 3 plus full turns."""
+    """Count which of a head's five highest peaks beyond offset 31 are within half a position of 3 plus full turns."""
     middle = scores[1:-1]
     peaks = 1 + torch.nonzero((middle > scores[:-2]) & (middle > scores[2:]))[:, 0]
     outside = peaks[peaks >= week3.TRAINED]
@@ -68,7 +68,7 @@ def run_look_back(seed):
 
 
 class Rival(nn.Module):
-    """The notebook's causal attention with no position, or with RoPE; with ``reach``, distances are clipped there."""
+    """The notebook's causal attention without positions or with RoPE; ``reach``, if given, clips the distances."""
 
     def __init__(self, width, heads, rope):
         super().__init__()
@@ -152,9 +152,9 @@ def run_rivals(task, seed):
 
 
 def nearest_share(seed):
-    """Share of the attention on the nearest 8 of 128 keys under ALiBi, random content, first and last of 8 heads.
+    """Return the attention on the nearest 8 of 128 keys under ALiBi, random content, first and last of 8 heads.
 
-    And by which factor the mean weight falls in the first head: from distance 0 to 1, and per step from 8 to 16.
+    Also return the factors by which the first head's mean weight falls, from distance 0 to 1 and per step from 8 to 16.
     """
     generator = torch.Generator().manual_seed(seed)
     query = torch.randn(4000, 1, 1, 16, generator=generator)
@@ -171,11 +171,11 @@ def nearest_share(seed):
 
 
 def ties(_):
-    """BLOOM's bias, slope * j, in bfloat16, 112 heads, the last two of 2,048 keys: how many heads cannot tell them."""
+    """Count the heads of 112 that cannot tell the last two of 2,048 keys apart; bias slope * j (BLOOM) in bfloat16."""
     bias = (reference.alibi_slopes(112)[:, None] * torch.arange(2048)).to(torch.bfloat16)
     exact = (reference.alibi_slopes(112).double()[:, None] * torch.arange(2048)).softmax(-1)
     off = ((bias.double().softmax(-1) - exact).abs().amax(1) > 0.01).sum()
-    leads = (0.25, 0.5, 1, 2, 3, 4, 6)  # of the older key, in content; bias and score summed in bfloat16
+    leads = (0.25, 0.5, 1, 2, 3, 4, 6)  # of the older key, in content; bias and score are summed in bfloat16
     content = {lead: torch.tensor([lead, 0.0], dtype=torch.bfloat16) for lead in leads}
     return {
         "bias alone": int((bias[:, -1] == bias[:, -2]).sum()),

@@ -1,4 +1,4 @@
-"""One simulated class, graded once for all tests, however many processes share them."""
+"""The order of the tests, and fixtures they share, made once for all processes: a graded class and the site."""
 
 import gc
 import json
@@ -14,15 +14,15 @@ from filelock import FileLock
 from helpers import COURSE, WEEK3, GradedClass, run
 from hypothesis import settings
 
-# What takes longest and stays in one process.
+# The slowest modules that stay in one process each.
 FIRST = (
     "week5_extrapolation", "test_class", "test_hostile", "week6_relative_bias", "week3_rope", "test_session", "test_site",
     "test_student", "test_instructor", "test_precision", "test_hub", "test_interruption", "week8_production",
     "week7_capstone", "week2_sinusoidal", "week4_alibi", "week1_permutation_equivariance", "test_infrastructure",
 )  # fmt: skip
-SPREAD = ("test_peers",)  # modules whose tests share nothing that takes long to make
+SPREAD = ("test_peers",)  # modules without expensive shared fixtures
 
-settings.register_profile("course", deadline=None, derandomize=True)  # a busy machine is slow, not broken
+settings.register_profile("course", deadline=None, derandomize=True)  # no deadline: a busy machine is slow, not broken
 settings.load_profile("course")
 
 
@@ -35,10 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own, which was registered later
+@pytest.hookimpl(tryfirst=True)  # before xdist's own hook, which reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the part to run. With `--dist loadgroup` a module stays in one process, for the sake of its fixtures, unless
-    its tests share none; what takes longest begins first, or one core would wait for it at the end."""
+    """Choose the part to run. With `--dist loadgroup` a module stays in one process, to share fixtures, unless it is in
+    SPREAD. The slowest modules start first; otherwise one core would still run them when all others are done."""
     part = config.getoption("part")
     if part != "all":
         chosen, others = [], []
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = chosen
     for item in items:
         if item.get_closest_marker("nightly") is not None:
-            item.add_marker(pytest.mark.timeout(5100))  # 30 times the longest: the whole hostile class
+            item.add_marker(pytest.mark.timeout(5100))  # 30 times the slowest test, the whole hostile class
         if item.get_closest_marker("xdist_group") is None and not item.path.stem.startswith(SPREAD):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["HOSTILE_PART"] = config.getoption("part")
-    gc.disable()  # until everything is imported: there is nothing to collect, and looking takes a third of the time
+    gc.disable()  # until everything is imported: there is no garbage, and searching takes a third of the time
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(AsTheyFail(config))
 
@@ -68,15 +68,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.hookimpl(optionalhook=True)  # xdist's
+@pytest.hookimpl(optionalhook=True)  # a hook of xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from spread import Scheduler  # not where xdist is left out
+    from spread import Scheduler  # here, since xdist may be missing
 
     return Scheduler(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 class AsTheyFail:
-    """Says at once which test failed, and after how long: a run that is cut off has then told what it knew."""
+    """Report each failed test and its duration at once, so that a run that is cut off has reported its failures."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -90,7 +90,7 @@ class AsTheyFail:
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Torch on one core: the tests' tensors are small, and other processes want the others."""
+    """Run torch on one core: the tests' tensors are small, and other processes need the other cores."""
     import torch
 
     threads = torch.get_num_threads()
@@ -101,7 +101,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def graded_class(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> GradedClass:
-    """A simulated class, graded by plain `nbgrader autograde`; every process has its own copy of it."""
+    """A simulated class, graded by plain `nbgrader autograde`; every process gets its own copy."""
     from autograder.classroom import Student
 
     place = tmp_path_factory.mktemp("class")
@@ -121,7 +121,7 @@ def graded_class(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Gr
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The course as a site, built once for all processes, which only read it."""
+    """The site of the course, built once for all processes, which only read it."""
     from autograder.site.build import build_site
 
     if worker_id == "master":

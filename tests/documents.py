@@ -1,13 +1,13 @@
-"""Runs every command of the documents as it is written, in a scratch copy of the course with a simulated class.
+"""Run every command in the documents exactly as written, in a scratch copy of the course with a simulated class.
 
-`make run-docs`, or `python tests/documents.py docs/authoring.md`. A fence without a language holds commands, one a line. A
-comment in the line above a fence says what else it is:
+`make run-docs`, or `python tests/documents.py docs/authoring.md`. A fence without a language holds commands, one per
+line. A comment on the line above a fence marks an exception:
 
-    <!-- needs: WHAT -->            not run here, because WHAT is not there; listed
-    <!-- needs for COMMAND: WHAT --> the same for the lines that begin with COMMAND
-    <!-- file: NAME -->             its text is written to NAME in the course root
-    <!-- added to: NAME -->         its text is added to the end of NAME
-    <!-- example: OF WHAT -->       nothing to run
+        <!-- needs: WHAT -->            not run, only listed, because WHAT is missing here
+        <!-- needs for COMMAND: WHAT --> the same for the lines that begin with COMMAND
+        <!-- file: NAME -->             its text is written to NAME in the course root
+        <!-- added to: NAME -->         its text is appended to NAME
+        <!-- example: OF WHAT -->       nothing to run
 """
 
 import os
@@ -25,7 +25,7 @@ from pathlib import Path
 COURSE = Path(__file__).resolve().parents[1]
 MARK = re.compile(r"\s*<!-- (needs for (?P<command>[^:]+)|(?P<kind>needs|file|added to|example)): (?P<text>.+) -->\s*")
 FENCE = re.compile(r"(?P<indent> *)```(?P<language>[a-z]*)\s*")
-# Programs that go on until they are stopped, with the words by which one knows that they work.
+# Programs that run until they are stopped, each with the output that shows that it works.
 SERVERS = {"make formgrader": "is running at", "make lab": "is running at", "jupyter lab": "is running at"}
 PATIENCE = 3600  # seconds until a command counts as hanging
 
@@ -46,18 +46,18 @@ class Fence:
 
     @property
     def commands(self) -> list[str]:
-        """The lines to run; a line that ends with a backslash goes on in the next."""
+        """The lines to run; a line that ends with a backslash continues on the next."""
         if self.language or self.marks.keys() & {"needs", "file", "added to", "example"}:
             return []
         return [line for line in self.text.replace("\\\n", "").splitlines() if line.strip()]
 
     def missing(self, command: str) -> str:
-        """What a command needs that is not here."""
+        """Return what a command needs that is missing here."""
         return next((text for start, text in self.marks.items() if command.startswith(start)), "")
 
     @property
     def is_understood(self) -> bool:
-        """Whether it is clear what to do with it."""
+        """Whether the fence holds commands, has a mark or is a diagram."""
         return bool(self.commands or self.marks) or self.language == "mermaid"
 
 
@@ -66,7 +66,7 @@ def documents() -> list[Path]:
 
 
 def fences(document: Path) -> list[Fence]:
-    """Every fence of a document, with the marks above it."""
+    """Return every fence of a document, with the marks above it."""
     found: list[Fence] = []
     marks: dict[str, str] = {}
     opened: tuple[Fence, str] | None = None
@@ -113,7 +113,7 @@ def main() -> int:
 
 
 def _prepare(root: Path, home: Path) -> dict[str, str]:
-    """A clone as git would make it, a class that has handed in, and an environment that has the packages."""
+    """Make a clone of the course with a submitted class; return an environment that has the packages."""
     root.mkdir(mode=0o700)
     home.mkdir()
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=COURSE, capture_output=True, text=True, check=True).stdout
@@ -143,7 +143,7 @@ def _prepare(root: Path, home: Path) -> dict[str, str]:
 
 
 def _uploads(root: Path) -> None:
-    """What an LMS hands out as a zip: one upload of Moodle's."""
+    """Write a zip as Moodle exports it, with one upload."""
     notebook = root / "submitted" / "ada" / "week1_permutation_equivariance" / "week1_permutation_equivariance.ipynb"
     with zipfile.ZipFile(root / "submissions.zip", "w") as archive:
         archive.write(notebook, "Ada Lovelace_101_assignsubmission_file_/week1_permutation_equivariance.ipynb")
@@ -158,7 +158,7 @@ def _write(fence: Fence, root: Path) -> None:
 
 
 def _run(command: str, root: Path, environment: dict[str, str]) -> str:
-    """Run one line in a shell; returns what went wrong."""
+    """Run one line in a shell and return what went wrong."""
     works = next((words for start, words in SERVERS.items() if command.startswith(start)), "")
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Shared by the tests: where the course is, commands as a user would type them, and what a run left behind."""
+"""Helpers of the tests: the course's path, commands as a user types them, and what a run leaves behind."""
 
 import importlib
 import importlib.util
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # these import nbgrader and torch, seconds in every process that only hands out tests
+if TYPE_CHECKING:  # they import nbgrader and torch, which costs seconds even in a process that only distributes tests
     from autograder.classroom import Student
     from autograder.grading.plugins.gradebook import Score
     from autograder.grading.sandbox.session import Session
@@ -20,17 +20,17 @@ if TYPE_CHECKING:  # these import nbgrader and torch, seconds in every process t
 COURSE = Path(__file__).resolve().parents[1]
 WEEK3 = "week3_rope"
 ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
-PATIENCE = 5000  # seconds until a command or a condition is given up: for what hangs, not for what is slow
+PATIENCE = 5000  # seconds before we give up on a command or a condition: it hangs and is not just slow
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The tests' own environment, with its programs first and the course importable."""
+    """Return the tests' own environment, with its programs first on PATH and the course importable."""
     scripts = str(Path(sys.executable).parent)
     return {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"], "PYTHONPATH": str(COURSE), **more}
 
 
 def run(*command: str, cwd: Path = COURSE, code: int | None = 0, **more: str) -> subprocess.CompletedProcess:
-    """A command as a user would type it, in the tests' own environment; fails the test on another exit code."""
+    """Run a command as a user types it, in the tests' own environment; any exit code but ``code`` fails the test."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -50,7 +50,7 @@ def autograder(*arguments: str, cwd: Path = COURSE, code: int | None = 0, **more
 
 
 def wait_until(condition: Callable[[], bool], what: str = "the condition") -> None:
-    """Returns as soon as ``condition`` holds."""
+    """Return as soon as ``condition`` holds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come true"
@@ -58,7 +58,7 @@ def wait_until(condition: Callable[[], bool], what: str = "the condition") -> No
 
 
 def load_lab() -> ModuleType:
-    """The helper file of the notebooks."""
+    """Import the notebooks' helper file."""
     spec = importlib.util.spec_from_file_location("lab", COURSE / "source" / "lab.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -67,7 +67,7 @@ def load_lab() -> ModuleType:
 
 
 def load_serving_lab() -> ModuleType:
-    """Week 8's helper file, which imports others from beside it."""
+    """Import week 8's helper file, which imports others from its folder."""
     sys.path.insert(0, str(COURSE / "source"))
     try:
         return importlib.import_module("serving_lab")
@@ -82,7 +82,7 @@ class GradedClass:
 
 
 def standing(root: Path, assignment: str = WEEK3) -> dict[str, "Score"]:
-    """What the gradebook says of every student."""
+    """Return every student's score from the gradebook."""
     from nbgrader.coursedir import CourseDirectory
 
     from autograder.grading.plugins.gradebook import scores
@@ -93,7 +93,7 @@ def standing(root: Path, assignment: str = WEEK3) -> dict[str, "Score"]:
 
 
 def printed(session: "Session", source: str) -> str:
-    """What a cell prints; an error fails the test."""
+    """Run a cell and return what it prints; an error fails the test."""
     done = session.execute("cell", source)
     assert done.error is None, done.error
     return "".join(output.get("text", "") for output in done.outputs)
@@ -103,7 +103,7 @@ def printed(session: "Session", source: str) -> str:
 
 
 def family(root: int) -> set[tuple[int, str]]:
-    """The processes below ``root``, by pid and start time."""
+    """Return the descendants of process ``root``, by pid and start time."""
     table, tree = _running(), {root}
     while more := {pid for pid, (parent, _) in table.items() if parent in tree} - tree:
         tree |= more
@@ -117,7 +117,7 @@ def wait_until_gone(processes: set[tuple[int, str]]) -> None:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process; nothing if it has ended."""
+    """Return the command line of a process, or nothing if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -125,8 +125,8 @@ def command_of(pid: int) -> str:
 
 
 def _running() -> dict[int, tuple[int, str]]:
-    """Parent and start time of every process that has not ended: where nobody reaps orphans, as in many containers, one
-    that has ended stays in the table as a zombie."""
+    """Return parent and start time of every living process, without zombies: where nothing reaps orphans, as in many
+    containers, ended processes stay in the table."""
     table = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

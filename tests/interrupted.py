@@ -1,4 +1,4 @@
-"""Grading runs that are to be disturbed: started beside the test, and kept from ending before they are."""
+"""Grading runs for tests that interrupt them: they run in the background and cannot end before the interruption."""
 
 import json
 import shutil
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from helpers import WEEK3, GradedClass, environment
 
-FIRST = "ada"  # nbgrader saves in the order of names: nothing is saved before this one's result
-ENDLESS = "import time\nwhile True: time.sleep(60)"  # nor do limits: see fresh
+FIRST = "ada"  # nbgrader saves in the order of names, so this student's result comes first
+ENDLESS = "import time\nwhile True: time.sleep(60)"  # no limit stops it either: see fresh
 NO_LIMITS = "\nc.SubmissionExporter.limits = {'cell_cpu': 1e5, 'total_cpu': 1e5, 'total_idle': 1e5}\n"
 
 
 def fresh(graded_class: GradedClass, tmp_path: Path) -> Path:
-    """The class before it was graded, with time for every submission."""
+    """Copy the class as it was before grading, with limits that no submission reaches."""
     root = tmp_path / "course"
     shutil.copytree(
         graded_class.root,
@@ -30,7 +30,7 @@ def fresh(graded_class: GradedClass, tmp_path: Path) -> Path:
 
 
 def start(root: Path, *more: str, **variables: str) -> subprocess.Popen:
-    """`autograde`, on its way."""
+    """Start `autograde` in the background."""
     command = [
         sys.executable,
         "-m",
@@ -55,19 +55,19 @@ def start(root: Path, *more: str, **variables: str) -> subprocess.Popen:
 
 
 def _listen_to_ctrl_c() -> None:
-    """A shell starts what runs in its background deaf to Ctrl-C, and children inherit that."""
+    """Restore Ctrl-C: a shell starts background jobs that ignore it, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def results(root: Path) -> list[Path]:
-    """The results of a run that have come and are not saved yet."""
+    """Return the results of a run that have arrived and are not saved yet."""
     pending = root / ".autograder" / "pending"
     return [path for path in pending.iterdir() if not path.suffix] if pending.is_dir() else []
 
 
 @contextmanager
 def keep_busy(root: Path, source: str) -> Iterator[None]:
-    """Within the block the first student's notebook ends with a cell of this source, after all answers: it costs no points."""
+    """Within the block, append a cell to the first student's notebook, after all answers, where it costs no points."""
     path = root / "submitted" / FIRST / WEEK3 / f"{WEEK3}.ipynb"
     before = path.read_text(encoding="utf-8")
     notebook = json.loads(before)

@@ -1,4 +1,4 @@
-"""A notebook with right answers, and what editors, systems and haste do to one."""
+"""A notebook with right answers, and ways in which editors, systems and hasty students damage one."""
 
 import copy
 import json
@@ -10,7 +10,7 @@ from helpers import COURSE, WEEK3
 
 @lru_cache(maxsize=8)
 def read(kind: str, assignment: str) -> dict:
-    """``notebooks``: as it is released; ``solutions``: with answers."""
+    """Read a notebook: as released from ``notebooks``, with answers from ``solutions``."""
     return json.loads((COURSE / kind / assignment / f"{assignment}.ipynb").read_text(encoding="utf-8"))
 
 
@@ -19,7 +19,7 @@ def grade_id(cell: dict) -> str | None:
 
 
 def id_near(name: str, how: str, assignment: str = WEEK3) -> str:
-    """The id of the cell above the one called ``name``, or of the first one below with this tag or beginning."""
+    """Return the id of the cell above ``name``, or of the first cell from there on with this tag or beginning."""
     cells = read("notebooks", assignment)["cells"]
     at = next(n for n, cell in enumerate(cells) if grade_id(cell) == name)
     if how == "above":
@@ -29,7 +29,7 @@ def id_near(name: str, how: str, assignment: str = WEEK3) -> str:
 
 
 class Mangled:
-    """The released notebook with the solutions' answers, to be mangled; cells go by their grade_id or their id."""
+    """The released notebook with the solutions' answers, to be mangled; a cell's name is its grade_id or its id."""
 
     def __init__(self, assignment: str = WEEK3) -> None:
         self.assignment = assignment
@@ -51,7 +51,7 @@ class Mangled:
         return self.cells[self.at(name)]["source"]
 
     def stub(self, name: str) -> str:
-        """What students were given."""
+        """Return the cell's source as students receive it."""
         return "".join(
             next(cell["source"] for cell in read("notebooks", self.assignment)["cells"] if grade_id(cell) == name)
         )
@@ -63,7 +63,7 @@ class Mangled:
         self.write_into(name, self.stub(name))
 
     def split(self, name: str, *parts: str) -> list[dict]:
-        """As JupyterLab splits a cell: every part gets the metadata."""
+        """Split a cell as JupyterLab does: every part gets the metadata."""
         at = self.at(name)
         pieces = [
             copy.deepcopy(self.cells[at]) | {"source": part, "id": f"{name}-{number}"}
@@ -73,20 +73,20 @@ class Mangled:
         return pieces
 
     def merge(self, first: str, last: str, keeps: str | None = None) -> None:
-        """As JupyterLab merges cells: one of them keeps its metadata and type."""
+        """Merge cells as JupyterLab does: one of them keeps its metadata and type."""
         start, end = self.at(first), self.at(last) + 1
         kept = copy.deepcopy(self.cells[self.at(keeps or first)])
         kept["source"] = "\n\n".join(cell["source"] for cell in self.cells[start:end])
         self.cells[start:end] = [kept]
 
     def lose_ids(self) -> None:
-        """As editors do that know an older format."""
+        """Drop all ids and metadata, as editors with an older format do."""
         for cell in self.cells:
             cell["metadata"] = {}
             cell.pop("id", None)
 
     def insert(self, source: str, *, below: str = "", above: str = "", kind: str = "markdown", **more: object) -> None:
-        """A new cell of the student's."""
+        """Insert a new cell of the student's own."""
         cell = {"cell_type": kind, "metadata": {}, "source": source, "id": f"new-{len(self.cells)}"} | more
         if kind == "code":
             cell |= {"outputs": [], "execution_count": None}

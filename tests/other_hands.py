@@ -1,7 +1,7 @@
-"""A class of students who answer alike and write differently, and copies of five kinds among them.
+"""A class of students who give the same answers in different styles, with copies of five kinds among them.
 
-`autograder/similarity/honest.py` draws the line with a rewriting of its own; this one shares nothing with it: it works on
-text, by conventions that a student keeps to throughout.
+`autograder/similarity/honest.py` sets the threshold with its own rewriting. This one shares nothing with it: it works
+on text, by conventions that a student follows throughout.
 """
 
 import ast
@@ -93,7 +93,7 @@ class Hand:
         self.remark_style = chance.choice(["# {}", "#{}", "# -> {}", "## {}", "# {}."])
 
     def write(self, source: str) -> str:
-        """The answer in this hand."""
+        """Return the answer in this student's style."""
         text = rename(ast.unparse(ast.parse(source)), lambda _: self.name(self.chance))
         for (pattern, _), form in zip(PHRASES, self.phrases, strict=True):
             text = re.sub(pattern, form, text)
@@ -118,13 +118,13 @@ class Hand:
         return f"{self.chance.choice(VERBS)} the {self.chance.choice(NOUNS)} {self.chance.choice(TAILS)}"
 
     def explain(self, length: int = 90) -> str:
-        """A text answer."""
+        """Return a text answer."""
         thoughts = [(self.sentence(), self.chance.choice(NOUNS), self.chance.choice(ENDS)) for _ in range(length // 12)]
         return ". ".join(f"So we {what}, because the {noun} {end}" for what, noun, end in thoughts)
 
 
 def rename(source: str, new: Callable[[str], str]) -> str:
-    """Every name that the code itself chooses, one for one."""
+    """Rename every name that the code itself chooses, one for one."""
     tree = ast.parse(source)
     stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     top = {
@@ -148,7 +148,7 @@ def rename(source: str, new: Callable[[str], str]) -> str:
 
 
 def honest_class(answers: dict[str, list[str]], texts: list[str], count: int, seed: int) -> list[dict[str, str]]:
-    """``answers``: right ones by exercise."""
+    """Return a class of students who copy nothing; ``answers`` holds right answers by exercise."""
     chance = random.Random(seed)
     found = []
     for _ in range(count):
@@ -162,7 +162,7 @@ def honest_class(answers: dict[str, list[str]], texts: list[str], count: int, se
 
 
 def other_layout(answer: str, chance: random.Random) -> str:
-    """Without comments, in the layout of a formatter."""
+    """Return the answer without comments, in a formatter's layout."""
     return ast.unparse(ast.parse(answer))
 
 
@@ -172,7 +172,7 @@ def other_names(answer: str, chance: random.Random) -> str:
 
 
 def other_order(answer: str, chance: random.Random) -> str:
-    """Functions, methods and steps that do not need each other, the other way round."""
+    """Swap neighbouring functions, methods and steps that do not depend on each other."""
     tree = ast.parse(answer)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -192,7 +192,7 @@ def other_constant(answer: str, chance: random.Random) -> str:
 
 
 def other_words(answer: str, chance: random.Random) -> str:
-    """A text with every sixth word replaced."""
+    """Return the text with about every sixth word replaced."""
     return " ".join(chance.choice(NOUNS) if chance.random() < 1 / 6 else word for word in answer.split(" "))
 
 
@@ -208,7 +208,7 @@ COPIES = {
 def copied(
     theirs: dict[str, str], own: dict[str, str], kind: str, texts: list[str], chance: random.Random
 ) -> dict[str, str]:
-    """What somebody hands in who copies: everything, or of "part of it" every second exercise."""
+    """Return a copier's submission: all exercises copied, or every second one if ``kind`` is "part of it"."""
     taken = list(theirs)[:: 2 if kind == "part of it" else 1]
     return own | {
         exercise: other_words(theirs[exercise], chance) if exercise in texts else COPIES[kind](theirs[exercise], chance)

@@ -1,4 +1,4 @@
-"""How tests are handed to processes: by groups, as xdist does it, and also where processes die."""
+"""Distribution of tests to processes: xdist's, by groups, made safe against processes that die."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from xdist.scheduler import LoadGroupScheduling
 
 
 class Scheduler(LoadGroupScheduling):
-    """A test that has ended its process is not handed out again, or it could end them all. And a process that is only just
-    starting gets nothing yet: xdist fails there, and then waits for ever, when another dies in the meantime."""
+    """xdist's scheduler with two fixes. A test that killed its process is not run again, or it could kill them all. A
+    process that is still starting gets no tests: if another died meanwhile, xdist would fail and wait forever."""
 
     _is_removing = False
 

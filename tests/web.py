@@ -1,4 +1,4 @@
-"""A browser without a page: cookies and Jupyter's protection against forged requests, for tests that talk to servers."""
+"""An HTTP client with cookies and Jupyter's XSRF token, for tests that talk to servers."""
 
 import json
 import urllib.error
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Client:
-    """Talks to the servers below one address, as one person."""
+    """One user's session with the servers below one address."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -19,7 +19,7 @@ class Client:
         )
 
     def ask(self, path: str, method: str = "GET", form: dict[str, str] | None = None, **body: Any) -> tuple[int, str]:
-        """The status and the text of a reply; ``form`` is sent as a form, ``body`` as JSON."""
+        """Return the status and the text of a reply; ``form`` is sent as a form, ``body`` as JSON."""
         headers = {"X-XSRFToken": self._xsrf(path), "Content-Type": "application/json"}
         if form is not None:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -36,7 +36,7 @@ class Client:
             return error.code, error.read().decode(errors="replace")
 
     def get(self, path: str) -> Any:
-        """The JSON behind an address; anything else than success fails the test."""
+        """Return the JSON at an address; anything but success fails the test."""
         status, text = self.ask(path)
         assert status == 200, (path, status, text[-2000:])
         return json.loads(text)
@@ -47,6 +47,6 @@ class Client:
         return json.loads(text) if text else None
 
     def _xsrf(self, path: str) -> str:
-        """The server's own cookie, of the longest path that fits."""
+        """Return the XSRF cookie with the longest path that matches."""
         found = [cookie for cookie in self._cookies if cookie.name == "_xsrf" and path.startswith(cookie.path)]
         return max(found, key=lambda cookie: len(cookie.path)).value or "" if found else ""

@@ -1,4 +1,4 @@
-"""axe-core, the accessibility checker, in a page. It comes from npm, for these tests alone."""
+"""Run axe-core, the accessibility checker, in a page. It comes from npm and only these tests need it."""
 
 import functools
 import shutil
@@ -27,7 +27,7 @@ RULES = [
 
 @functools.cache
 def axe_source() -> str:
-    """The script, fetched once per run; skips the test where npm or its registry is out of reach."""
+    """Return the script, fetched once per run; skip the test if npm or its registry is out of reach."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip(f"axe-core {VERSION} comes from npm, and there is none: install Node.js to run this test")
@@ -39,7 +39,7 @@ def axe_source() -> str:
         return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
-# axe compares every element of a page with every one that is left out: the thousand words of a listing become one.
+# axe compares each element with each excluded one, so we wrap the thousand words of a listing in one element.
 ONE_CHILD_PER_LISTING = """() => {
   for (const listing of document.querySelectorAll("article .highlight pre")) {
     const words = document.createElement("span");
@@ -50,9 +50,9 @@ ONE_CHILD_PER_LISTING = """() => {
 
 
 def serious_violations(page: Page, contrast: bool = True) -> list[str]:
-    """All that axe-core calls serious or critical; colours with ``contrast`` only, since they take nearly all the time.
+    """Return what axe-core calls serious or critical; colours only with ``contrast``, as they take nearly all the time.
 
-    Of formulas and listings only the frames are looked at: their thousands of glyphs would take a minute a page.
+    Formulas and the words of listings are excluded: their thousands of glyphs would take a minute per page.
     """
     page.evaluate(axe_source())
     page.evaluate(ONE_CHILD_PER_LISTING)
@@ -70,7 +70,7 @@ def serious_violations(page: Page, contrast: bool = True) -> list[str]:
 
 
 def figures_without_text(page: Page, where: str = "body") -> list[str]:
-    """What axe-core finds in images, drawings and controls that a screen reader could not name."""
+    """Return the images, drawings and controls that a screen reader could not name, as axe-core finds them."""
     page.evaluate(axe_source())
     found = page.evaluate("([where, rules]) => axe.run(where, {runOnly: rules})", [where, RULES])
     return [f"{broken['id']}: {node['html'][:200]}" for broken in found["violations"] for node in broken["nodes"]]

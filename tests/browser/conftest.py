@@ -1,4 +1,4 @@
-"""The browser, where screenshots go, and pages that have no network but the test's own server."""
+"""Fixtures: the browser, screenshots, and pages that can reach only the test's own server."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if path is None:
         pytest.fail(f"the browser tests need Chromium, and there is none: {ADVICE}", pytrace=False)
     expect.set_options(timeout=PATIENCE)
-    home = str(tmp_path_factory.mktemp("chromium"))  # crash reports and caches stay out of the user's home
+    home = str(tmp_path_factory.mktemp("chromium"))  # keeps crash reports and caches out of the user's home
     environment = {**os.environ, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -53,7 +53,7 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def shoot() -> Shoot:
-    """Saves a screenshot of a page or of a part of it in the folder AUTOGRADER_SCREENSHOTS; without that, does nothing."""
+    """A function that saves a screenshot of (part of) a page in the folder AUTOGRADER_SCREENSHOTS, if that is set."""
     folder = os.environ.get("AUTOGRADER_SCREENSHOTS")
 
     def shot(what: Page | Locator, name: str) -> None:

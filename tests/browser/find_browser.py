@@ -1,4 +1,4 @@
-"""Finds the Chromium that the browser tests drive; ``--install`` gets one where there is none."""
+"""Find the Chromium that the browser tests drive; ``--install`` installs one if there is none."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ ADVICE = "install the system package `chromium` (Debian, Ubuntu: sudo apt instal
 
 
 def find_browser() -> str | None:
-    """The system's Chromium or Chrome, else the one playwright has installed, else ``None``."""
+    """Return the system's Chromium or Chrome, else playwright's own, else ``None``."""
     for name in NAMES:
         if path := shutil.which(name):
             return path
@@ -19,7 +19,7 @@ def find_browser() -> str | None:
 
 
 def _playwrights_own() -> str | None:
-    # In a process of its own: where an event loop runs already, playwright's blocking interface refuses to start.
+    # In its own process: playwright's blocking interface refuses to start if an event loop is already running.
     code = (
         "from playwright.sync_api import sync_playwright\n"
         "with sync_playwright() as p: print(p.chromium.executable_path)"
@@ -30,7 +30,7 @@ def _playwrights_own() -> str | None:
 
 
 def install_browser() -> str | None:
-    """Get a browser where that needs nobody's password. Returns its path, or ``None`` if that did not work."""
+    """Install a browser if that needs no password. Return its path, or ``None`` if that did not work."""
     print("No Chromium found; getting one for the browser tests …", flush=True)
     if shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

@@ -1,4 +1,4 @@
-"""JupyterLab as a person uses it: cells are clicked, typed into and run with Shift+Enter."""
+"""JupyterLab as a person uses it: click cells, type into them, run them with Shift+Enter."""
 
 import re
 
@@ -19,7 +19,7 @@ class LabPage:
         expect(page.locator(".jp-NotebookPanel-toolbar .jp-KernelName")).to_have_text(re.compile("Python 3"))
 
     def choose_theme(self, name: str) -> None:
-        """By the menu, as a person does."""
+        """Choose a theme in the menu, as a person does."""
         item = self.page.locator(".lm-Menu .lm-Menu-itemLabel")
         self.page.get_by_role("menuitem", name="Settings").click()
         item.get_by_text("Theme", exact=True).hover()
@@ -27,20 +27,20 @@ class LabPage:
         expect(self.page.locator(f"body[data-jp-theme-name='{name}']")).to_be_attached()
 
     def code_cell(self, text: str) -> Locator:
-        """The one code cell with this text in its first lines."""
+        """Return the only code cell whose input contains this text."""
         found = self.notebook.locator(".jp-CodeCell").filter(has=self.page.locator(".jp-InputArea", has_text=text))
         expect(found).to_have_count(1)
         return found
 
     def check_below(self, answer: Locator) -> Locator:
-        """The visible check of this answer, unfolded."""
+        """Return the visible check of this answer, unfolded."""
         check = answer.locator("xpath=following-sibling::div[contains(@class, 'jp-CodeCell')][1]")
         if (fold := check.locator(".jp-InputPlaceholder")).count():
             fold.click()
         return check
 
     def run(self, cell: Locator) -> Locator:
-        """Runs a cell with Shift+Enter and returns its outputs."""
+        """Run a cell with Shift+Enter and return its outputs."""
         prompt = cell.locator(".jp-InputPrompt")
         before = prompt.inner_text()
         self._edit(cell)
@@ -50,7 +50,7 @@ class LabPage:
         return cell.locator(".jp-OutputArea")
 
     def answer(self, cell: Locator, code: str) -> None:
-        """Replaces all of a cell by ``code``, as pasted."""
+        """Replace the whole cell by ``code``, as if pasted."""
         self._edit(cell)
         self.page.keyboard.press("ControlOrMeta+a")
         self.page.keyboard.insert_text(code)

@@ -1,4 +1,4 @@
-"""A real JupyterLab on a folder of its own, with a home of its own, for as long as a ``with`` block lasts."""
+"""A real JupyterLab with its own folder and home that runs for the length of a ``with`` block."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 START_SECONDS = 900
 STOP_SECONDS = 20
 
-# All cells in the page at all times; no news, no look for updates.
+# Keep all cells in the page; fetch no news, check for no updates.
 SETTINGS = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "recordTiming": False},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -45,7 +45,7 @@ class JupyterServer:
             self._stop(self._process)
 
     def set(self, plugin: str, values: dict) -> None:
-        """User settings of a JupyterLab plug-in, in force from the next time the page loads."""
+        """Write the user settings of a JupyterLab plug-in; they apply when the page next loads."""
         path = self.home / "settings" / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
@@ -120,7 +120,7 @@ class JupyterServer:
 
     @staticmethod
     def _stop(process: subprocess.Popen) -> None:
-        """Asks first, since then the server ends its kernels, which have process groups of their own."""
+        """Terminate the server gently first, so that it ends its kernels, which have their own process groups."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""Every figure of every solution in JupyterLab: loaded, whole, named, opaque, so that it is the same in each theme."""
+"""Every figure of every solution in JupyterLab is loaded, complete, named, and opaque, so that no theme changes it."""
 
 import base64
 import io
@@ -61,7 +61,7 @@ def test_every_figure_is_shown(solution: Path, reader: JupyterServer, page: Page
 
 
 def _figures(path: Path) -> list[tuple[str, bytes]]:
-    """Name and PNG of each picture; named after the caption below it."""
+    """Return name and PNG of each picture; the name comes from the caption below it."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     found: list[tuple[str, bytes]] = []
     for index, cell in enumerate(cells):

@@ -1,4 +1,4 @@
-"""What happens where there is no browser: one clear line, and no skipped test."""
+"""Without a browser there is one clear error line, and no test is skipped."""
 
 import pytest
 from browser import find_browser

@@ -1,4 +1,4 @@
-"""An instructor in formgrader: sees the class, grades a free-text answer by hand, autogrades with the button."""
+"""An instructor uses formgrader: sees the class, grades a free-text answer by hand, autogrades with the button."""
 
 import base64
 import io
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.isolation
 AUTOMATIC = sum(entry.points for entry in MANIFEST[WEEK3] if entry.kind != "text")
 ALL_POINTS = sum(entry.points for entry in MANIFEST[WEEK3])
 GRADING_SECONDS = 1500
-LATE = "noether"  # submitted after everybody else was graded
+LATE = "noether"  # submits after everybody else was graded
 HOSTILE = "fermat"
-PASTED = "emmy"  # has pasted a picture into the proof
+PASTED = "emmy"  # pastes a picture into the proof
 MARKUP = """My proof.
 <script>window.ran = "script"</script>
 <img src="x" onerror="window.ran = 'image'">
@@ -55,7 +55,7 @@ class FormgraderServer(JupyterServer):
         self.students = {student.name: student for student in students}
 
     def grades(self, student: str) -> tuple[float, dict[str, float | None]]:
-        """What the gradebook has: the score, and what a person gave, by cell."""
+        """Return the score in the gradebook and the manual score of each cell."""
         with Gradebook(f"sqlite:///{self.root}/gradebook.db", "positional_encodings") as gradebook:
             submission = gradebook.find_submission(WEEK3, student)
             return submission.score, {
@@ -63,14 +63,14 @@ class FormgraderServer(JupyterServer):
             }
 
     def logged(self, student: str) -> list[Change]:
-        """What the gradebook has logged of a student's scores."""
+        """Return the gradebook's log of a student's scores."""
         with Gradebook(f"sqlite:///{self.root}/gradebook.db", "positional_encodings") as gradebook:
             return [change for change in score_log(gradebook, WEEK3) if change.student == student]
 
 
 @pytest.fixture(scope="module")
 def formgrader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormgraderServer]:
-    """Six students graded by plain `nbgrader autograde`, one of them hostile, and a seventh not graded yet."""
+    """Six students graded by plain `nbgrader autograde`, one of them hostile, and a seventh who is not graded yet."""
     folder = tmp_path_factory.mktemp("instructor")
     root = folder / "course"
     make_course_root(COURSE, root, [WEEK3])
@@ -81,7 +81,7 @@ def formgrader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormgraderS
     _save_a_moving_picture(submitted / PASTED / WEEK3 / f"{WEEK3}.ipynb")
     run("nbgrader", "autograde", WEEK3, cwd=root)
     shutil.copytree(submitted / "ada", submitted / LATE)
-    (submitted / LATE / WEEK3 / "timestamp.txt").touch()  # empty; and one graded before has a pipe
+    (submitted / LATE / WEEK3 / "timestamp.txt").touch()  # an empty file; another student's is a pipe
     os.mkfifo(submitted / "boole" / WEEK3 / "timestamp.txt")
     with FormgraderServer(root, folder / "home", students) as server:
         yield server
@@ -89,7 +89,7 @@ def formgrader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormgraderS
 
 @pytest.fixture
 def problems(page: Page) -> list[str]:
-    """Errors and dialogs of the page, and what it would fetch from elsewhere."""
+    """The page's errors and dialogs, and its failed requests."""
     seen: list[str] = []
     page.on("pageerror", lambda error: seen.append(error.message))
     page.on("requestfailed", lambda request: seen.append(f"not found: {request.url}"))
@@ -154,8 +154,8 @@ def test_no_markup_of_a_student_runs(
 ) -> None:
     _open(page, formgrader, HOSTILE)
     proof = page.locator(".nbgrader_cell", has=page.locator("input#relative_proof"))
-    expect(proof).to_have_count(1)  # the student's own input is not one
-    expect(proof).to_contain_text("window.ran")  # shown, as text
+    expect(proof).to_have_count(1)  # the student's own input field does not count
+    expect(proof).to_contain_text("window.ran")  # shown as text
     _look_at(page, proof)
     shoot(page, "instructor-5-hostile")
     assert _markup_in(page) == []
@@ -206,7 +206,7 @@ def test_a_moving_picture_stands_still(formgrader: FormgraderServer, page: Page,
     image.scroll_into_view_if_needed()
     expect(image).to_have_js_property("complete", True)
     assert image.evaluate("image => image.naturalWidth") > 500
-    expect(page.locator("#notebook").first).not_to_contain_text("ResizeObserver")  # nor is the script shown
+    expect(page.locator("#notebook").first).not_to_contain_text("ResizeObserver")  # the script is not shown either
     assert page.get_by_role("slider").count() == 0
     shoot(image, "instructor-11-still")
 
@@ -263,7 +263,7 @@ def _make_hostile(path: Path) -> None:
 
 
 def _paste_a_picture(path: Path) -> None:
-    """As JupyterLab does when a picture is pasted into a text cell."""
+    """Save the notebook as JupyterLab does when a picture is pasted into a text cell."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     proof = _proof(notebook)
     photo = io.BytesIO()
@@ -274,7 +274,7 @@ def _paste_a_picture(path: Path) -> None:
 
 
 def _save_a_moving_picture(path: Path) -> None:
-    """As JupyterLab does with what the first experiment shows."""
+    """Save the first experiment's moving picture in its cell, as JupyterLab does."""
     data, metadata = load_lab().moving_clocks()._repr_mimebundle_()
     notebook = json.loads(path.read_text(encoding="utf-8"))
     experiment = next(cell for cell in notebook["cells"] if "experiment" in cell["metadata"].get("tags", []))
@@ -291,7 +291,7 @@ def _proof(notebook: dict) -> dict:
 
 
 def _markup_in(page: Page) -> list[str]:
-    """Elements in the notebook that the course itself never writes and that can run a script or change the page."""
+    """Return elements in the notebook that can run a script or change the page and that the course never writes."""
     return page.locator("#notebook").first.evaluate("""notebook => {
         const runs = (address) => !["http:", "https:"].includes(new URL(address, document.baseURI).protocol);
         return [...notebook.querySelectorAll("*")].filter(element =>
@@ -311,7 +311,7 @@ def _open(page: Page, formgrader: FormgraderServer, student: str) -> None:
 
 
 def _look_at(page: Page, answer: Locator) -> None:
-    """Click into its score box, as one does to grade it: nbgrader's page then scrolls to it."""
+    """Click into the answer's score box, as a grader does: nbgrader's page then scrolls to it."""
     page.wait_for_load_state("load")
     _wait_until_still(page)
     answer.locator("input.score").click()
@@ -333,7 +333,7 @@ def _row(page: Page, student: str) -> Locator:
 
 
 def _shown(student: str) -> str:
-    """The name that the simulated class has in the gradebook."""
+    """Return a simulated student's name as the gradebook shows it."""
     return f"Example, {student.capitalize()}"
 
 
@@ -346,7 +346,7 @@ def _pixels_between(upper: Locator, lower: Locator) -> float:
 
 @pytest.mark.nightly
 def test_feedback_fits_a_phone(formgrader: FormgraderServer, chromium: Browser, shoot: Shoot) -> None:
-    """Nothing is cut off, and nothing lies over something else."""
+    """Nothing is cut off, and nothing overlaps."""
     run("nbgrader", "generate_feedback", WEEK3, cwd=formgrader.root)
     worst = min(formgrader.students, key=lambda student: formgrader.grades(student)[0])
     context = chromium.new_context(viewport={"width": 390, "height": 800}, is_mobile=True)

@@ -1,5 +1,5 @@
-"""The pictures that move: by mouse and keyboard, in JupyterLab's two themes and on a static page; and what stands in
-their place where no script runs. Their numbers are those of the reference kernels at every position of the controls."""
+"""The pictures that move, by mouse and keyboard, in JupyterLab's two themes and on a static page, and their replacement
+without scripts. Their numbers agree with the reference kernels at every position of the controls."""
 
 import math
 import re
@@ -36,7 +36,7 @@ plt.show()"""
 
 @dataclass(frozen=True)
 class Picture:
-    """A call in a notebook, its controls, and a check of all that the card says at given positions of them."""
+    """A call in a notebook, its controls, and a check of the card's numbers at given positions of the controls."""
 
     code: str
     controls: tuple[str, ...]
@@ -103,7 +103,7 @@ HEAD = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(4))
 def _words(card: Locator, at: dict[str, float]) -> None:
     shown = card.get_by_role("button").all_inner_texts()
     assert sorted(shown) == sorted(WORDS)
-    first = shown.index("the")  # the two are alike in the sentence and not in the numbers: none of them is moved here
+    first = shown.index("the")  # both "the" look alike but have different numbers; the test moves neither
     order = [0 if place == first else 3 if word == "the" else WORDS.index(word) for place, word in enumerate(shown)]
     causal = card.get_by_label("causal mask", exact=True).is_checked()
     mask = torch.ones(5, 5, dtype=torch.bool).tril() if causal else torch.ones(5, 5, dtype=torch.bool)
@@ -113,7 +113,7 @@ def _words(card: Locator, at: dict[str, float]) -> None:
 
 
 def _read(order: Sequence[int], mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The weights of the words in this order, and the mean of the outputs."""
+    """Return the weights of the words in this order, and the mean of the outputs."""
     weights = HEAD[0][order][:, order].masked_fill(~mask, -torch.inf).softmax(-1)
     return weights, (weights @ HEAD[1][order]).mean(0)
 
@@ -240,10 +240,10 @@ WITH_POINTER = {"score": "offset m − n", "slopes": "distance", "buckets": OFFS
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an executed notebook of every picture and one figure; nobody has signed it.
+    """A folder with an executed, unsigned notebook of every picture and one figure.
 
-    Its outputs are saved, its prompts are not: a cell that is run again in the same order gets the same number,
-    and nobody could see that it had run.
+    Its outputs are saved, its prompts are not: otherwise a cell that runs again in the same order would get the same
+    number, and the test could not see that it had run.
     """
     folder = tmp_path_factory.mktemp("pictures")
     for name in ("lab.py", "serving_lab.py", "ready_encodings.py"):
@@ -339,7 +339,7 @@ def test_pictures_move_on_a_static_page(
 
 
 def _move(page: Page, card: Locator, name: str, picture: Picture) -> None:
-    """Every control by keyboard and by mouse; after each step the card agrees with the reference."""
+    """Move every control by keyboard and by mouse; after each step the card agrees with the reference."""
     card.scroll_into_view_if_needed()
     picture.agrees(card, _positions(card, picture))
     for control in picture.controls:
@@ -391,7 +391,7 @@ def _move(page: Page, card: Locator, name: str, picture: Picture) -> None:
 
 
 def _point(page: Page, card: Locator, picture: Picture, control: str) -> None:
-    """What lies under the mouse is what is read."""
+    """Move the mouse over the chart: the card shows the values under it."""
     chart = card.locator("svg.read")
     chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
@@ -405,7 +405,7 @@ def _point(page: Page, card: Locator, picture: Picture, control: str) -> None:
 
 
 def _positions(card: Locator, picture: Picture) -> dict[str, float]:
-    """The values that stand beside the sliders; a screen reader hears the same."""
+    """Return the values shown beside the sliders; a screen reader reads out the same."""
     shown = {}
     for control in picture.controls:
         slider = card.get_by_label(control, exact=True)

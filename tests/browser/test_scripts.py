@@ -1,4 +1,4 @@
-"""The scripts parse, in strict mode: nobody has to open a browser to find a missing bracket."""
+"""All scripts parse in strict mode, so a missing bracket fails here and not first in a reader's browser."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The site, page by page in a browser: no error, no broken link or picture, formulas drawn, controls that work, readable."""
+"""Every page of the site in a browser: no errors, no broken links or pictures, formulas, controls, readability."""
 
 import re
 import threading
@@ -25,7 +25,7 @@ PAGES = [
     *(f"guides/{guide.slug}.html" for guide in guides(COURSE)),
 ]
 LOOKED_AT = ["index.html", WEEKS[2], "methods/rope.html", "reference.html"]
-USUAL = ["index.html", "methods/rope.html"]  # a week takes axe five to ten seconds
+USUAL = ["index.html", "methods/rope.html"]  # axe takes five to ten seconds for a week's page
 OPEN_ALL = """() => {
   for (const fold of document.querySelectorAll("details")) fold.open = true;
   for (const picture of document.images) picture.loading = "eager";
@@ -60,7 +60,7 @@ def address(site: Path) -> Iterator[str]:
 
 @pytest.fixture
 def complaints(page: Page) -> list[str]:
-    """What the page's console and its requests complain of, as it comes."""
+    """Errors of the page's console and its requests, collected as they occur."""
     found: list[str] = []
 
     def listen(message: ConsoleMessage) -> None:
@@ -82,7 +82,7 @@ def complaints(page: Page) -> list[str]:
 )
 def test_the_page_is_whole(address: str, page: Page, complaints: list[str], name: str) -> None:
     page.goto(f"{address}/{name}")
-    page.evaluate(OPEN_ALL)  # what is folded away, axe does not look at
+    page.evaluate(OPEN_ALL)  # axe skips what is folded away
     assert serious_violations(page, contrast=name in LOOKED_AT) == []  # all pages share one style sheet
     assert page.evaluate(NOT_LOADED) == []
     assert page.evaluate(NOT_DRAWN) == []
@@ -126,7 +126,7 @@ def test_controls_move_by_mouse_and_keyboard(address: str, page: Page, name: str
     page.goto(f"{address}/{name}")
     page.evaluate(OPEN_ALL)
     sliders = page.locator('[data-lab] input[type="range"]').all()
-    assert sliders or name == WEEKS[0]  # which has no picture that moves
+    assert sliders or name == WEEKS[0]  # week 1 has no moving picture
     for slider in sliders:
         slider.scroll_into_view_if_needed()
         slider.focus()
@@ -148,7 +148,7 @@ def test_the_clocks_of_the_title_page_turn_when_told_to(address: str, page: Page
     expect(query).not_to_have_value(before)
     expect(page.locator("[data-lab] .said")).to_have_text("Offset m − n = 2.")
     page.get_by_role("button", name="Stop").click()
-    assert page.get_by_role("button", name="Let both tokens move on").is_visible()  # at once: later it stops by itself
+    assert page.get_by_role("button", name="Let both tokens move on").is_visible()  # at once: it stops by itself later
     stopped = query.input_value()
     page.get_by_role("button", name="Let both tokens move on").click()
     expect(query).not_to_have_value(stopped)
@@ -193,7 +193,7 @@ def test_search_finds_a_method(address: str, page: Page) -> None:
 
 
 def test_links_between_weeks_figures_and_equations_are_there(site: Path) -> None:
-    """The builder has followed every link; here it is that the text's own references became links."""
+    """The text's own references have become links; the builder checks that links lead somewhere."""
     text = (site / WEEKS[2]).read_text(encoding="utf-8")
     for target in ("week2_sinusoidal.html#week-2", "#figure-3-10", "#section-3-8", "#equation-1"):
         assert re.search(rf'<a [^>]*href="{re.escape(target)}"', text), target

@@ -1,4 +1,4 @@
-"""Slides in a browser, from files and without a network: all fits, pictures move, the speaker's window and paper work."""
+"""Slides in a browser, from files, without a network: all fits, pictures move, speaker's window and printing work."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ OVER_THE_EDGE = """() => {
 
 
 def open_slides(page: Page, path: Path, query: str = "") -> int:
-    """Open them; returns how many there are. A request to anywhere but the folder is an error."""
+    """Open the slides and return their number. A request to anywhere but their folder fails the test."""
     page.on("request", lambda request: elsewhere.append(request.url))
     elsewhere: list[str] = []
     page.goto(f"{path.as_uri()}{query}")
@@ -95,7 +95,7 @@ def test_on_paper_every_slide_is_a_page(chromium: Browser, lecture: Path, tmp_pa
     page = chromium.new_page()
     count = open_slides(page, lecture)
     open_slides(page, lecture, "?print-pdf")
-    expect(page.locator(".pdf-page")).to_have_count(count, timeout=PATIENCE)  # they are laid out one after another
+    expect(page.locator(".pdf-page")).to_have_count(count, timeout=PATIENCE)  # the pages are laid out one after another
     paper = page.pdf(prefer_css_page_size=True, print_background=True)
     assert len(re.findall(rb"/Type\s*/Page\b", paper)) == count
     page.close()

@@ -1,4 +1,4 @@
-"""A student in JupyterLab: opens week 3, runs it, fails a visible check, mends the answer, presses Validate."""
+"""A student in JupyterLab opens week 3, runs it, fails a visible check, fixes the answer and presses Validate."""
 
 import json
 import re
@@ -61,12 +61,12 @@ def test_a_student_answers_an_exercise(student: JupyterServer, page: Page, shoot
     dialog = page.locator("dialog.jp-Dialog")
     expect(dialog).to_contain_text("Validation Results", timeout=VALIDATION_SECONDS * 1000)
     shoot(page, "student-5-validated")
-    failed = dialog.locator(".jp-RenderedText pre").all_inner_texts()[::2]  # cell and error in turn
+    failed = dialog.locator(".jp-RenderedText pre").all_inner_texts()[::2]  # cells and errors alternate
     assert sorted(map(_plain, failed)) == sorted(map(_plain, _unanswered_but("rope_frequencies_check")))
     dialog.get_by_role("button", name="Ok").click()
     expect(dialog).to_have_count(0)
 
-    # Validate saves first: what lies on the disk is what the student sees, and what would be submitted.
+    # Validate saves first: the file on disk is what the student sees and would submit.
     saved = json.loads((student.root / WEEK3 / f"{WEEK3}.ipynb").read_text(encoding="utf-8"))
     assert any("".join(cell["source"]).strip() == RIGHT.strip() for cell in saved["cells"])
 
@@ -82,7 +82,7 @@ def _source(grade_id: str) -> str:
 
 
 def _unanswered_but(answered: str) -> list[str]:
-    """What Validate should complain of: the visible checks and the free-text answers."""
+    """Return the cells that Validate should report: the other visible checks and the free-text answers."""
     texts = [
         grade_id
         for grade_id, cell in _cells().items()

@@ -1,4 +1,4 @@
-"""Right answers that call earlier ones, in every week that has such."""
+"""Right answers that call earlier ones, for every week that has such answers."""
 
 # As students write them.
 CALLING = {

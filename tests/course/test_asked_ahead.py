@@ -1,4 +1,4 @@
-"""Questions sent ahead: none holds what is expected of another, and who reads them gains nothing."""
+"""Questions sent ahead: none contains the expected answer to another, so a student gains nothing by reading them."""
 
 import dataclasses
 import importlib
@@ -30,7 +30,7 @@ def exercises(week: str) -> list[Exercise]:
 
 @pytest.mark.parametrize("week", MANIFEST)
 def test_nothing_that_is_sent_ahead_holds_what_is_expected(week: str) -> None:
-    """The student's process could read it there. What a step asks with is no answer to it: nothing turned is x again."""
+    """The student's process could read it there. A step's own arguments may hold it: unrotated, x itself is right."""
     count = 0
     for exercise in exercises(week):
         steps = exercise.write(exercise.right, 9, "cpu").steps
@@ -44,7 +44,7 @@ def test_nothing_that_is_sent_ahead_holds_what_is_expected(week: str) -> None:
 
 
 def telling(value: Any) -> Iterator[bytes]:
-    """Tensors of several different numbers, as they would cross the wire."""
+    """Yield the bytes, as on the wire, of all float tensors with several different numbers."""
     for tensor in tensors_in(value):
         if tensor.is_floating_point() and tensor.numel() >= 6 and tensor.unique().numel() >= 4:
             yield bytes_of(tensor)

@@ -24,7 +24,7 @@ def course(tmp_path: Path) -> Path:
 
 
 def refuse(root: Path, *arguments: str) -> str:
-    """The command's one line on stderr; it must have written nothing."""
+    """Run a command that must fail and write nothing; return its one line on stderr."""
     before = written(root)
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
@@ -35,7 +35,7 @@ def refuse(root: Path, *arguments: str) -> str:
 
 
 def written(root: Path) -> list[Path]:
-    """All files and folders but those of an environment or of git: these are tens of thousands."""
+    """Return all files and folders but those of .venv and .git, which are tens of thousands."""
     tops = (top for top in root.iterdir() if top.name not in (".venv", ".git"))
     return sorted(path for top in tops for path in (top, *top.rglob("*")))
 

@@ -1,4 +1,4 @@
-"""The hidden tests are tested: every known wrong solution gets its hand-written score, every right one full marks."""
+"""Tests of the hidden tests: every known wrong solution gets its hand-written score, every right one full marks."""
 
 import ast
 import importlib
@@ -31,7 +31,7 @@ EXERCISES = [(week, entry) for week, entries in MANIFEST.items() for entry in en
 SOLUTIONS = [(week, entry, solution) for week, entry in EXERCISES for solution in bank(week, entry.grade_id)]
 OF_THE_CLASS = {week: ResultCache() for week in MANIFEST}
 BUG_HUNTS = ("rotate_half", "rotary_tables", "decode_step_scores")
-# (wrong, right) entries at least
+# minimum numbers of (wrong, right) entries
 LEAST = {
     "scaled_dot_product_attention": (10, 3),
     "sinusoidal_positional_encoding": (10, 3),
@@ -50,14 +50,14 @@ def names(case):
 
 
 def each(cases):
-    """One test per case; an exercise stays in one process, which caches for the class what is right."""
+    """Make one test per case; an exercise stays in one process, which caches right results for the class."""
     return pytest.mark.parametrize(
         "case", [pytest.param(case, marks=pytest.mark.xdist_group(case[1].grade_id), id=names(case)) for case in cases]
     )
 
 
 def in_a_tenth(case):
-    """Chosen by the name, so that the choice stays when the bank grows."""
+    """Choose a tenth by name, so that the choice stays the same when the bank grows."""
     return zlib.crc32(names(case).encode()) % 10 == 0
 
 
@@ -66,7 +66,7 @@ def check_of(week, entry):
 
 
 def typed(solution):
-    """The entry as it stands in the simulated classroom: text in a notebook, run anew."""
+    """Run an entry's source anew, as a notebook in the simulated classroom does, and return the answer."""
     namespace = dict(NAMES)
     exec(solution.source, namespace)
     return namespace[solution.grade_id]
@@ -79,7 +79,7 @@ def grade(week, entry, subject, seed=1, cache=None):
     return verdict
 
 
-# What a check finds by a property has a sentence made in the check.
+# A check that tests a property words the sentence itself.
 CAUSES = {solution.says for _, _, solution in SOLUTIONS if solution.says}
 BY_PROPERTY = r"must raise|in place|must return an? \w+ tensor"
 
@@ -99,14 +99,14 @@ def require_what_is_due(entry, solution, verdict):
 
 @each(SOLUTIONS)
 def test_every_entry_gets_its_score_and_its_sentence(case):
-    """As in grading: text in a notebook, and a cache for the class."""
+    """As in grading: the source is run, and there is a cache for the class."""
     week, entry, solution = case
     require_what_is_due(entry, solution, grade(week, entry, typed(solution), cache=OF_THE_CLASS[week]))
 
 
 @each([case for case in SOLUTIONS if in_a_tenth(case)])
 def test_an_entry_by_itself_gets_the_same(case):
-    """No cache, another seed, and the function itself: nothing of the class helps or harms."""
+    """Without a cache, with another seed and the function itself: the rest of the class neither helps nor harms."""
     week, entry, solution = case
     require_what_is_due(entry, solution, grade(week, entry, solution.subject, seed=2))
 
@@ -117,8 +117,8 @@ def test_every_other_entry_by_itself_gets_the_same(case):
     test_an_entry_by_itself_gets_the_same(case)
 
 
-# Seeds with which an input that was drawn hid what it was to show: a mask with one key per row, two scores nearly tied, a
-# window in which the far tokens hardly counted, every largest difference of one sign.
+# Seeds whose random inputs once hid the mistake that they should show: a mask with one key per row, two nearly tied
+# scores, a window in which the far tokens hardly counted, largest differences all of one sign.
 UNLUCKY = [
     ("equivariance_gap", "gap_signed", 63),
     ("scaled_dot_product_attention", "attention_exp_by_hand", 24),
@@ -141,7 +141,7 @@ def test_an_answer_that_remembers_is_told_so_however_often_the_bank_has_been_ask
     remembers = [solution for solution in bank(week, grade_id) if solution.remembers]
     assert remembers
     for solution in remembers:
-        for _ in range(3):  # the entry itself has grown old after the first
+        for _ in range(3):  # after the first round the entry itself remembers
             grade(week, entry(week, grade_id), solution.subject)
             assert grade(week, entry(week, grade_id), typed(solution)).named == [solution.says]
 
@@ -182,7 +182,7 @@ def nothing(*arguments, **options):
 
 
 def filled_like(right, value):
-    """Zeros, or ones, in the shapes of the right answer; refuses what it refuses."""
+    """Return an answer that fills the right answer's shapes with ``value``, and raises where that raises."""
 
     def fill(answer):
         if isinstance(answer, (tuple, list)):
@@ -193,7 +193,7 @@ def filled_like(right, value):
 
 
 def module_with(right, forward, construct=None):
-    """A class with the right parameters and another forward."""
+    """Return a class with the right parameters and another forward."""
 
     class Module(right):
         def __init__(self, *arguments, **options):
@@ -251,7 +251,7 @@ def test_the_unchanged_snippet_of_a_bug_hunt_scores_nothing(case):
 
 
 def snippets(week):
-    """What the cells tagged ``listing`` of a week's text define, with the reference's functions at hand."""
+    """Yield the functions of each cell tagged ``listing`` in a week's text; they can call the reference's functions."""
     source = Path(__file__).parents[2] / "source" / f"{week}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
     for block in re.findall(r'^# %% tags=\[.*"listing".*\]\n(.*?)^# %%', text, flags=re.MULTILINE | re.DOTALL):
@@ -281,8 +281,8 @@ def script_of(week, entry, seed=1):
 @pytest.mark.nightly
 @each(EXERCISES)
 def test_probes_say_the_same_when_the_test_is_written(case):
-    """They are put to answers then: none may refer to a variable that has changed since, or hand out its own tensors to an
-    answer that writes to them."""
+    """Probes run after the test is written: none may use a variable that has changed since, or hand its own tensors to
+    an answer that writes to them."""
     test, script = script_of(*case)
     for step in script.steps:
         if not step.watched and callable(test.right):
@@ -291,7 +291,7 @@ def test_probes_say_the_same_when_the_test_is_written(case):
     for step in script.steps:
         if isinstance(step, FollowsDevice):
             assert step.fault(answer_of(lambda step=step: step.probe(Local(test.right)))) is None, step.call
-        elif step.questions and "parameters()" not in step.call:  # which begin with other numbers each time
+        elif step.questions and "parameters()" not in step.call:  # parameters start with other numbers each time
             again, due = answer_of(lambda step=step: step.probe(Local(test.right))), step.expected
             assert isinstance(again, Given) == isinstance(due, Given), step.call
             if isinstance(due, Given):
@@ -312,7 +312,7 @@ def test_no_block_but_that_of_the_device_leaves_the_cpu(case):
 
 
 def overwriting(right):
-    """The same function or class, which puts other numbers into the tensors that it was given."""
+    """Return the same function or class, but one that overwrites the tensors that it is given."""
 
     def spoil(arguments, options):
         for value in (*arguments, *options.values()):
@@ -381,7 +381,7 @@ WITHOUT_CAUSES = {week: ResultCache() for week in MANIFEST}
 
 
 def score_of(week, entry, subject, device="cpu", anew=None):
-    """Without the likely causes, which take longest."""
+    """Grade without the known mistakes, which take longest."""
     check = check_of(week, entry)
     check = replace(check, mistakes=tuple) if isinstance(check, Exercise) else check
     with grading(1, device, WITHOUT_CAUSES[week]) as marking:
@@ -395,7 +395,7 @@ def on_the_cpu(tensor):
 
 
 def with_one_made_on_the_cpu(tensor):
-    """The same numbers; a tensor that says nothing of a device has met them."""
+    """Return the same numbers, combined with a tensor that was made without a device."""
     one = torch.zeros(tensor.shape[-1:], dtype=tensor.dtype)
     return tensor | one if tensor.dtype == torch.bool else tensor + one
 
@@ -429,7 +429,7 @@ def test_an_answer_that_forgets_the_device_loses_that_criterion_and_keeps_the_re
     test, script = script_of(*case)
     at_stake = [block.points for block in script.blocks if any(isinstance(step, FollowsDevice) for step in block.steps)]
     changes = [with_one_made_on_the_cpu, on_the_cpu] if at_stake else []
-    if entry.grade_id == "per_key_bias_is_equivalent":  # a bool is nowhere
+    if entry.grade_id == "per_key_bias_is_equivalent":  # a bool has no device
         changes.remove(on_the_cpu)
     for change in changes:
         assert score_of(week, entry, changing_its_inputs(test.right, change)) == entry.points - sum(at_stake), change

@@ -1,4 +1,4 @@
-"""Every entry of the banks as a student hands it in: written into a notebook, run in the sandbox, judged over the wire."""
+"""Every entry of the banks as a student submits it: written into a notebook, run in the sandbox, judged over a wire."""
 
 from pathlib import Path
 
@@ -12,16 +12,16 @@ from autograder.misconceptions.bank import Solution, bank, carried
 
 pytestmark = [pytest.mark.isolation, pytest.mark.nightly]
 
-GAINS = {  # points that an entry is given here beyond those of the banks, and why
-    "layer_positions_in_half_precision": 0.5,  # on top of a wrong bias of its own the text is too short to tell
-    "layer_bias_enlarged": 1.5,  # by sqrt(4), as slopes that start at k = 0 are: right on top of those for 8 heads
+GAINS = {  # extra points that an entry gets here compared with the banks, and why
+    "layer_positions_in_half_precision": 0.5,  # on top of its own wrong bias, the text is too short to show the mistake
+    "layer_bias_enlarged": 1.5,  # by sqrt(4), like slopes that start at k = 0: right on top of those for 8 heads
 }
 
 
-# On the simulated device answers go both ways: what misses full marks there is decided on the CPU.
+# This tests both devices: answers that miss full marks on the simulated one are graded again on the CPU.
 @pytest.mark.parametrize("assignment", MANIFEST)
 def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, tmp_path: Path) -> None:
-    """The n-th student gives the n-th entry of every bank, beginning again where a bank has ended."""
+    """The n-th student submits the n-th entry of every bank; shorter banks start over."""
     root = tmp_path / "course"
     make_course_root(COURSE, root, [assignment])
     released = nbformat.read(COURSE / "notebooks" / assignment / f"{assignment}.ipynb", as_version=4)
@@ -44,7 +44,7 @@ def test_every_entry_gets_through_the_sandbox_what_it_is_due(assignment: str, tm
     given = standing(root, assignment)
     wrong = {}
     for student, answers in due.items():
-        made: set[str] = set()  # what an earlier answer has paid for
+        made: set[str] = set()  # mistakes that earlier answers have paid for
         for cell, (entry, points) in answers.items():
             score = given[student].by_cell.get(cell, -1.0)
             again = entry.says in made & carried(assignment) and score > points

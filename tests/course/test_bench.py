@@ -1,4 +1,4 @@
-"""The benchmark compares what it says, and the command stays light to start."""
+"""The benchmark compares what it says, and the command starts without heavy imports."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ from autograder.terminal import timings_table
 
 
 def loaded(statement: str) -> set[str]:
-    """The modules of a fresh process after ``statement``."""
+    """Return the modules that a fresh process has loaded after ``statement``."""
     return set(run(sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)").stdout.split())
 
 
@@ -60,7 +60,7 @@ def test_cpu_of_orphans_is_counted(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.timing
 def test_memory_of_all_children_is_seen() -> None:
-    """It burns CPU, as slow as the machine is, until it must have been looked at."""
+    """The process burns CPU until it must have been measured, on a machine of any speed."""
     holder = "x = bytearray(100_000_000)\nimport time\nwhile time.process_time() < 2: pass"
     measured = measure.measure([sys.executable, "-c", holder], every=0.2)
     assert 95 < measured.peak < 200
@@ -91,7 +91,7 @@ def test_scores_of_a_large_class() -> None:
 
 
 def test_hidden_tests_are_opened_to_the_kernel() -> None:
-    """There an answer that is not there costs its own points, not those of a test that hands it on."""
+    """In the kernel, a missing answer costs its own points, not those of a test that passes it on."""
     opened = stock.open_to_the_kernel(
         "# Hidden\n### BEGIN HIDDEN TESTS\nfrom autograder.checks import week4\nweek4.alibi_slopes(alibi_slopes)\n"
         "week4.alibi_bias(alibi_bias, alibi_slopes)\n### END HIDDEN TESTS",
@@ -132,6 +132,6 @@ def test_without_a_gpu_its_bench_works_on_the_cpu_and_says_so(monkeypatch: pytes
 def test_what_other_processes_use_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
         try:
-            assert measure.load(seconds=2) > 0.1  # beside others on few cores it gets a part of one
+            assert measure.load(seconds=2) > 0.1  # on a busy machine it gets only a part of a core
         finally:
             other.kill()

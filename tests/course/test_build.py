@@ -23,13 +23,13 @@ from autograder.manifest import MANIFEST, RELEASED_FILES, SHARED_FILES
 
 @pytest.fixture
 def text(request: pytest.FixtureRequest) -> Path:
-    """The week of a test that does not go through all of them."""
+    """The week of a test that is not parametrized over weeks."""
     return getattr(request, "param", WEEKS[0])
 
 
 @pytest.fixture
 def copy(tmp_path: Path, text: Path) -> Path:
-    """The sources and products of one week, to be changed at will."""
+    """A copy of one week's sources and products that a test may change."""
     root = tmp_path / "course"
     root.mkdir()
     for folder in ("source", "notebooks", "solutions"):
@@ -45,7 +45,7 @@ def copy(tmp_path: Path, text: Path) -> Path:
 
 @by_week
 def test_products_are_what_the_text_builds(copy: Path, text: Path) -> None:
-    (copy / "notebooks" / text.stem / "notes.pdf").touch()  # an instructor's own, which stays
+    (copy / "notebooks" / text.stem / "notes.pdf").touch()  # an instructor's own file, which stays
     assert build(copy, copy / "source" / text.name) == []
 
 
@@ -106,7 +106,7 @@ def test_points_are_the_manifests(text: Path) -> None:
 @by_week
 def test_solutions_are_executed_and_bare(text: Path) -> None:
     solution = nbformat.read(COURSE / "solutions" / text.stem / f"{text.stem}.ipynb", as_version=4)
-    rebuilt, _ = KeepSolution().preprocess(to_notebook(text.read_text(encoding="utf-8")), {})  # and not executed
+    rebuilt, _ = KeepSolution().preprocess(to_notebook(text.read_text(encoding="utf-8")), {})  # not executed
     for cell in (*solution.cells, *rebuilt.cells):
         assert "SOLUTION" not in cell.source and "MARK SCHEME" not in cell.source and "autograder." not in cell.source
     for cell in solution.cells:
@@ -193,7 +193,7 @@ def test_committed_notebooks_are_valid_and_small() -> None:
 
 @by_week
 def test_a_solution_made_by_plain_nbgrader_is_finished_as_by_build(text: Path) -> None:
-    """`nbgrader generate_solution` must not dirty the tree: what comes after the execution is nbgrader's configuration."""
+    """`nbgrader generate_solution` must not dirty the tree: its configuration does what follows the execution."""
     path = COURSE / "solutions" / text.stem / f"{text.stem}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     notebook.cells = [cell for cell in notebook.cells if TAG not in cell.metadata.get("tags", [])]

@@ -36,7 +36,7 @@ def test_without_isolation_the_scores_are_the_same_and_the_output_says_so(
     root = tmp_path / "course"
     shutil.copytree(graded_class.root, root, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db"))
     shown = autograder("--root", str(root), "autograde", "--week", "3", "--isolation", "none").stdout
-    assert shown.count("without isolation") == 2  # before and in the table
+    assert shown.count("without isolation") == 2  # before grading and in the table
     assert standing(root) == standing(graded_class.root)
     for course, said in ((root, True), (graded_class.root, False)):
         autograder("--root", str(course), "report", "--week", "3")
@@ -114,7 +114,7 @@ def test_the_class_report_names_what_was_seen_and_what_is_left(graded_class: Gra
 
 @pytest.mark.nightly
 def test_nobody_in_a_simulated_class_has_two_mistakes_that_undo_each_other(tmp_path: Path) -> None:
-    """Slopes below 0 under a bias of the wrong sign are right: the 23rd of a class of 24 was due 0 and got 4."""
+    """Negative slopes and a bias of the wrong sign undo each other: student 23 of a class of 24 was due 0 and got 4."""
     make_course_root(COURSE, tmp_path, ["week4_alibi"])
     classes = [{name for _, name in student.story} for student in simulate(COURSE, tmp_path, "week4_alibi", 150)]
     for later, earlier in UNDOES.items():

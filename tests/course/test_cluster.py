@@ -38,10 +38,10 @@ cluster._grade = _grade
 
 
 class Cluster:
-    """A scheduler and its workers, as processes; known by the scheduler file."""
+    """A scheduler and its workers as processes, reached through the scheduler file."""
 
     def __init__(self, folder: Path, failures: int) -> None:
-        self.failures = str(failures)  # how often a submission's worker may die before the scheduler gives it up
+        self.failures = str(failures)  # how often a submission's worker may die before the scheduler gives up
         self.folder, self.file, self.processes, self.workers = folder, folder / "scheduler.json", [], []
         self.start(
             "scheduler",
@@ -94,7 +94,7 @@ class Cluster:
             client.wait_for_workers(len(self.workers), timeout=PATIENCE)
 
     def close(self) -> None:
-        for group in (self.workers, self.processes):  # the scheduler last: workers without one take their time
+        for group in (self.workers, self.processes):  # the scheduler last: workers without one end slowly
             for process in group:
                 process.terminate()
             for process in group:
@@ -126,7 +126,7 @@ def small_class(tmp_path: Path, count: int) -> tuple[Path, list[Student], dict[s
 
 
 def grades(outcomes: dict[str, Outcome]) -> dict[str, object]:
-    """Everything that an outcome says besides how long it took."""
+    """Return what each outcome says, without the time it took."""
     return {
         key: (outcome.result.scores, outcome.result.verdicts, outcome.result.failed_checks)
         if isinstance(outcome, Graded)

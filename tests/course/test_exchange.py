@@ -1,4 +1,4 @@
-"""nbgrader's exchange, both ends of it: released, fetched, submitted, collected, graded, and the feedback fetched."""
+"""Both ends of nbgrader's exchange: release, fetch, submit, collect, grade, and fetch the feedback."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def test_a_week_goes_out_and_its_feedback_comes_back(tmp_path: Path) -> None:
     assert "submission_secret" not in text and "other files were submitted" not in text  # the exchange's own file
     assert "<math" in text and "<script" not in text  # formulas need no network, and no MathJax
 
-    # Once more, under a name of the student's own; and somebody's work has come by mail.
+    # Again, with a file name of the student's own; another student's work has come by mail.
     (home / WEEK3 / f"{WEEK3}.ipynb").rename(home / WEEK3 / "my answers.ipynb")
     student("submit", WEEK3)
     instructor("collect", WEEK3, "--update")

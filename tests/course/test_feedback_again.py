@@ -1,4 +1,4 @@
-"""Feedback pages are made again only where something that they show has changed, by as many processes as there are cores."""
+"""Feedback pages are rebuilt only if something that they show has changed, by as many processes as there are cores."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def pages(root: Path) -> dict[str, Path]:
 
 
 def make_feedback(root: Path, *command: str) -> tuple[set[str], str]:
-    """Whose pages are written now, and what is said."""
+    """Make feedback; return the students whose pages were written, and what the command printed."""
     for page in pages(root).values():
         os.utime(page, LONG_AGO)
     ours = (sys.executable, "-m", "autograder", "--root", str(root), "feedback", "--week", "3")
@@ -36,7 +36,7 @@ def make_feedback(root: Path, *command: str) -> tuple[set[str], str]:
 
 
 def test_another_command_may_enter_the_course_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two commands that begin at once, the second one finds the course there when it wants to enter it."""
+    """If two commands start at once, the second one finds that the first has already entered the course."""
 
     def entered_meanwhile(url: str) -> None:
         raise InvalidEntry("UNIQUE constraint failed: course.id")
@@ -65,7 +65,7 @@ def test_a_page_is_made_again_only_if_it_would_change(course: Path, graded_class
     assert written == {"ada", "boole", "cantor"} and f"({len(everybody) - 3} are up to date)" in shown
     assert "well put" in pages(course)["ada"].read_text(encoding="utf-8")
 
-    # nbgrader's own command, too, which by itself would leave old pages as they are
+    # nbgrader's own command does so, too; unconfigured it would leave old pages as they are
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
         gradebook.find_submission(WEEK3, "ada").notebooks[0].late_submission_penalty = 1.0
         gradebook.db.commit()

@@ -1,4 +1,4 @@
-"""The zip for Gradescope, run as they run it: unpack, set-up, submission, run_autograder, results.json."""
+"""The zip for Gradescope, run as Gradescope runs it: unpack, set-up, submission, run_autograder, results.json."""
 
 import json
 import os
@@ -43,7 +43,7 @@ OF_A_TEST = {
 
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is /autograder there, after set-up. The packages are those of the tests; nothing is downloaded."""
+    """Gradescope's /autograder folder after set-up. The packages are those of the tests; nothing is downloaded."""
     root = tmp_path_factory.mktemp("gradescope") / "autograder"
     archive = package(COURSE, WEEK1)
     try:
@@ -66,7 +66,7 @@ def run_script(script: Path, root: Path, code: int = 0, **more: str) -> str:
 
 
 def submitted(root: Path, content: str, name: str = f"{WEEK1}.ipynb") -> dict:
-    """Their harness, for one submission."""
+    """Run one submission as Gradescope's harness does and return its results."""
     for folder in ("submission", "results"):
         shutil.rmtree(root / folder, ignore_errors=True)
         (root / folder).mkdir()

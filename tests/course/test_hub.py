@@ -1,4 +1,4 @@
-"""The course on a JupyterHub, by the files in docs/hub: accounts of their own, both ends of the exchange, closed doors."""
+"""The course on a JupyterHub, with the files in docs/hub: separate accounts, the exchange, closed course root."""
 
 import json
 import os
@@ -25,7 +25,7 @@ WEEK = "week1_permutation_equivariance"
 INSTRUCTOR, COLLEAGUE, STUDENTS = "hub-hopper", "hub-noether", ("hub-ada", "hub-boole")
 GROUP = "hub-instructors"
 PASSWORD = "only for this test"
-# Tries to look into every path it is given on its standard input; prints those it can.
+# Tries to open every path on its standard input; prints those that it can open.
 LOOK = """
 import os, sys
 for path in sys.stdin.read().split("\\0"):
@@ -38,7 +38,7 @@ for path in sys.stdin.read().split("\\0"):
 
 
 def runnable_python() -> str | None:
-    """A Python like ours that every account may start: ours may lie in root's own folder."""
+    """Return a Python like ours that every account may start: ours may be in root's own folder."""
     site = Path(find_spec("nbgrader").origin).parents[1]
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (os.path.realpath(sys.executable), shutil.which(version, path="/usr/local/bin:/usr/bin")):
@@ -130,11 +130,11 @@ def test_a_week_on_a_hub(hub: Hub) -> None:
         return done["value"]
 
     def press(button: str) -> None:
-        """One of formgrader's."""
+        """Press one of formgrader's buttons."""
         done = teacher.send(f"{api}/{button}")
         assert done["success"], done
 
-    # Formgrader and Create Assignment are the instructor's alone.
+    # Only the instructor has Formgrader and Create Assignment.
     assert teacher.ask(f"/user/{INSTRUCTOR}/formgrader/manage_assignments")[0] == 200
     assert ada.ask(f"/user/{STUDENTS[0]}/formgrader/manage_assignments")[0] == 404
     for name, client in hub.clients.items():
@@ -155,7 +155,7 @@ def test_a_week_on_a_hub(hub: Hub) -> None:
         press(f"submission/{WEEK}/{name}/autograde")
         assert teacher.get(f"{api}/submission/{WEEK}/{name}")["score"] == student.total
 
-    # By hand: a text answer gets its points in the page that a person sees.
+    # Grade by hand: a text answer gets its points in the page that a person sees.
     (submission,) = [
         each for each in teacher.get(f"{api}/submitted_notebooks/{WEEK}/{WEEK}") if each["student"] == STUDENTS[0]
     ]
@@ -180,9 +180,9 @@ def test_a_week_on_a_hub(hub: Hub) -> None:
 
 
 def _closed_to_students(hub: Hub) -> None:
-    """Neither the course root nor anybody else's work can be looked into, by a student's own account."""
+    """A student's account can read neither the course root nor anybody else's work."""
     theirs = [hub.course, *hub.course.rglob("*")]
-    # In the exchange a submission lies under a name that cannot be guessed, in a folder that cannot be listed.
+    # In the exchange a submission has a name that cannot be guessed, in a folder that cannot be listed.
     theirs.append(hub.place / "exchange" / "positional_encodings" / "inbound")
     assert len(theirs) > 50 and hub.course / "gradebook.db" in theirs
     for name in STUDENTS:
@@ -192,7 +192,7 @@ def _closed_to_students(hub: Hub) -> None:
 
 
 def _open_to_write_is_refused(hub: Hub) -> None:
-    """What the guide warns of: with an open root nothing is graded, and doctor says so."""
+    """The guide's warning is true: with an open course root nothing is graded, and doctor says so."""
     hub.course.chmod(0o757)
     command = [str(hub.python.parent / "nbgrader"), "autograde", WEEK, "--student", STUDENTS[0], "--force"]
     done = _as(INSTRUCTOR, *command, cwd=hub.course, check=False)
@@ -202,7 +202,7 @@ def _open_to_write_is_refused(hub: Hub) -> None:
 
 
 def _colleagues_share_one_course(hub: Hub) -> None:
-    """By the guide's own commands: what one has graded the other grades again, in a gradebook that neither had before."""
+    """With the guide's own commands, one colleague regrades what the other has graded, in a new gradebook."""
     texts = [fence.text for fence in fences(COURSE / "docs" / "jupyterhub.md")]
     (commands,) = (text for text in texts if "groupadd" in text)
     (settings,) = (text for text in texts if "groupshared" in text)
@@ -229,7 +229,7 @@ def _colleagues_share_one_course(hub: Hub) -> None:
 
 
 def _as(name: str, *command: str, check: bool = True, **options: object) -> subprocess.CompletedProcess:
-    """A command of somebody else's, with their own rights and nothing of our environment."""
+    """Run a command as another account, with its rights and nothing of our environment."""
     clean = ["runuser", "-u", name, "--", "env", "-i", f"HOME=/tmp/{name}", "PATH=/usr/bin:/bin", "LANG=C.UTF-8"]
     done = subprocess.run([*clean, *command], capture_output=True, text=True, check=False, **{"cwd": "/", **options})
     assert not check or done.returncode == 0, done.stderr
@@ -239,15 +239,15 @@ def _as(name: str, *command: str, check: bool = True, **options: object) -> subp
 def _make_account(place: Path, name: str) -> None:
     home = place / "home" / name
     home.mkdir(parents=True)
-    subprocess.run(["userdel", name], capture_output=True, check=False)  # of a test that was killed
+    subprocess.run(["userdel", name], capture_output=True, check=False)  # left by a test that was killed
     subprocess.run(["useradd", "--no-create-home", "--home-dir", home, "--shell", "/bin/bash", name], check=True)
     subprocess.run(["chpasswd"], input=f"{name}:{PASSWORD}\n", text=True, check=True)
     shutil.chown(home, name, name)
-    home.chmod(0o755 if name == INSTRUCTOR else 0o700)  # the course root has to be closed by itself
+    home.chmod(0o755 if name == INSTRUCTOR else 0o700)  # the course root must be closed on its own
 
 
 def _environment(place: Path) -> Path:
-    """The tests' packages in an environment that every account may use; returns its Python."""
+    """Put the tests' packages into an environment that every account may use; return its Python."""
     python, target, site = runnable_python(), place / "environment", Path(find_spec("nbgrader").origin).parents[1]
     (target / "bin").mkdir(parents=True)
     (target / "lib" / site.parent.name).mkdir(parents=True)
@@ -265,13 +265,13 @@ def _environment(place: Path) -> Path:
 
 
 def _clean_environment(python: Path) -> dict[str, str]:
-    """For the hub, which hands PYTHONPATH on to everybody's server."""
+    """Return the hub's environment, without PYTHONPATH, which the hub would pass on to everybody's server."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "JUPYTER", "VIRTUAL"))}
     return {**kept, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def _course(place: Path, course: Path) -> list[Student]:
-    """The course root in the instructor's home, closed as the guide says; and two answers, to be handed in."""
+    """Make the course root in the instructor's home, closed as the guide says; return two students with submissions."""
     make_course_root(COURSE, course, [WEEK])
     shutil.copytree(COURSE / "notebooks" / WEEK, course / "notebooks" / WEEK)
     shutil.copytree(COURSE / "autograder", course / "autograder", ignore=shutil.ignore_patterns("__pycache__"))
@@ -282,7 +282,7 @@ def _course(place: Path, course: Path) -> list[Student]:
 
 
 def _configure(place: Path) -> int:
-    """docs/hub with this test's folders and names, and free ports; returns the one to talk to."""
+    """Copy docs/hub with this test's folders and names and free ports; return the port to talk to."""
     settings, ports = place / "settings", _free_ports(3)
     shutil.copytree(COURSE / "docs" / "hub", settings)
     (place / "exchange").mkdir()
@@ -326,7 +326,7 @@ def _answers(client: Client) -> bool:
 
 
 def _start_server(client: Client, name: str) -> None:
-    """Log in with the account's password, and wait until the person's own JupyterLab is there."""
+    """Log in with the account's password and wait until the account's own JupyterLab is ready."""
     client.ask("/hub/login")
     status, page = client.ask("/hub/login?next=/hub/home", "POST", form={"username": name, "password": PASSWORD})
     assert status == 200 and "Invalid username" not in page, page[-2000:]
@@ -339,7 +339,7 @@ def _start_server(client: Client, name: str) -> None:
 
 
 def _disabled(client: Client, name: str) -> list[str]:
-    """JupyterLab's extensions that are off, as its page says."""
+    """Return the JupyterLab extensions that its page lists as disabled."""
     _, page = client.ask(f"/user/{name}/lab")
     config = page.partition('id="jupyter-config-data"')[2].partition(">")[2].partition("</script>")[0]
     return json.loads(config)["disabledExtensions"]

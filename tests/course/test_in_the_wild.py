@@ -1,7 +1,7 @@
-"""What weeks 3 and 4 say of other people's code, on the code itself: transformers, in the version that is pinned.
+"""Check what weeks 3 and 4 say about other people's code on the code itself: transformers, in the pinned version.
 
 The notebooks show each trap in a few lines of their own. If one of these tests fails after an upgrade, the section
-"In the wild" of that week tells students something that is no longer so.
+"In the wild" of that week tells students something that is no longer true.
 """
 
 import inspect
@@ -90,12 +90,12 @@ def test_bloom_cannot_tell_its_newest_tokens_apart_in_bfloat16() -> None:
     bloom = weights(build_alibi_tensor(torch.ones(1, TOKENS), HEADS, torch.bfloat16))
     assert [round(float(weight), 2) for weight in bloom[0, -4:]] == [0.0, 0.0, 0.5, 0.5]
     assert [round(float(weight), 2) for weight in exact_weights()[0, -4:]] == [0.04, 0.1, 0.24, 0.6]
-    # Its slopes are powers taken in float32, ours are rounded once: a tie more or less among the flat heads.
+    # Its slopes are powers taken in float32, ours are rounded once: a few ties more or less among the flat heads.
     assert abs(int((bloom[:, -1] == bloom[:, -2]).sum()) - 104) <= 2
 
 
 def test_bloom_rounds_the_sum_of_bias_and_content_too() -> None:
-    """The one call of `BloomAttention` that adds both; content is 3 at the last key but one and -3 at the last."""
+    """`BloomAttention` adds both in one call; content is 3 at the last key but one and -3 at the last."""
     assert "alibi.baddbmm(" in inspect.getsource(modeling_bloom.BloomAttention.forward)
     bias = build_alibi_tensor(torch.ones(1, TOKENS), HEADS, torch.bfloat16)
     keys = torch.zeros(HEADS, 1, TOKENS, dtype=torch.bfloat16)

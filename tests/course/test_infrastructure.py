@@ -1,4 +1,4 @@
-"""What breaks on the grader's side never becomes a grade: bubblewrap, the disk, the fork server and a judge, broken on purpose."""
+"""Failures on the grader's side never become a grade: bubblewrap, disk, fork server and judge are broken on purpose."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.isolation
 
 
 def with_bubblewrap(folder: Path, script: str) -> dict[str, str]:
-    """An environment in which ``bwrap`` is this shell script; ``$REAL`` is the true one."""
+    """Return an environment in which ``bwrap`` is this shell script; ``$REAL`` is the real one."""
     from autograder.grading.sandbox.bubblewrap import find_bubblewrap
 
     folder.mkdir()
@@ -52,7 +52,7 @@ def test_a_broken_bubblewrap_gives_no_grades(graded_class: GradedClass, tmp_path
 @pytest.mark.nightly
 def test_a_full_disk_is_said_and_costs_nobody_a_grade(graded_class: GradedClass, tmp_path: Path) -> None:
     root = fresh(graded_class, tmp_path)
-    for kilobytes in (0, 20, 200):  # of any one file: nothing can be written, the results not, the gradebook not
+    for kilobytes in (0, 20, 200):  # size limit of a file: too small for anything, for results, for the gradebook
         command = f"ulimit -f {kilobytes}; exec {sys.executable} -m autograder --root {root} autograde --week 3"
         done = run("bash", "-c", command, code=None)
         assert done.returncode != 0 and "Traceback" not in done.stderr, done.stderr
@@ -64,7 +64,7 @@ def test_a_full_disk_is_said_and_costs_nobody_a_grade(graded_class: GradedClass,
 
 
 COSTLY = (
-    "import time\nend = time.process_time() + 4\nwhile time.process_time() < end: pass"  # as slow as the machine is
+    "import time\nend = time.process_time() + 4\nwhile time.process_time() < end: pass"  # CPU time, on any computer
 )
 
 
@@ -98,7 +98,7 @@ def test_unreadable_folders_are_named(graded_class: GradedClass, tmp_path: Path)
 
 @pytest.mark.nightly
 def test_a_grading_process_that_nobody_needed_leaves_nothing_behind(graded_class: GradedClass, tmp_path: Path) -> None:
-    """It is started before anybody knows whether there is something to grade."""
+    """It is started before we know whether there is anything to grade."""
     root, scratch = fresh(graded_class, tmp_path), tmp_path / "tmp"
     scratch.mkdir()
     submitted = (root / "submitted").rename(root / "elsewhere")

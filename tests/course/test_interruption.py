@@ -1,4 +1,4 @@
-"""Killed at any moment, the next run ends where an undisturbed one would; a second run beside the first is refused."""
+"""After a kill at any moment, the next run ends where an undisturbed one would; a second run at once is refused."""
 
 import json
 import signal
@@ -50,7 +50,7 @@ def test_killed_at_many_moments(graded_class: GradedClass, tmp_path: Path) -> No
 
 
 def test_results_that_came_before_the_kill_are_used(graded_class: GradedClass, tmp_path: Path) -> None:
-    """The first student's notebook never ends, so nothing is saved before the kill and everything waits."""
+    """The first student's notebook never ends, so nothing is saved before the kill and all results are pending."""
     root, right = fresh(graded_class, tmp_path), standing(graded_class.root)
     with keep_busy(root, ENDLESS):
         process = start(root)
@@ -61,7 +61,7 @@ def test_results_that_came_before_the_kill_are_used(graded_class: GradedClass, t
         wait_until_gone(processes)
     marked = results(root)[0]
     result = json.loads(marked.read_text())
-    marked.write_text(json.dumps(result | {"scores": dict.fromkeys(result["scores"], 0.125)}))  # which no grading gives
+    marked.write_text(json.dumps(result | {"scores": dict.fromkeys(result["scores"], 0.125)}))  # an impossible score
     autograder("--root", str(root), "autograde", "--week", "3")
     found = standing(root)
     assert {points for cell, points in found[result["key"]].by_cell.items() if cell in result["scores"]} == {0.125}

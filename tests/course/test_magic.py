@@ -14,13 +14,13 @@ PATIENCE = 1800  # seconds
 
 @pytest.fixture
 def notebook(tmp_path: Path) -> Path:
-    """A released notebook in which nothing is answered, under a name of the student's own."""
+    """A released notebook without answers, under a file name of the student's own."""
     return Path(shutil.copy(COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb", tmp_path / "mine.ipynb"))
 
 
 @pytest.fixture
 def run_cell(notebook: Path) -> Iterator[Callable[[str], str]]:
-    """Runs a cell and gives what it prints. With the kernel, all it has started ends."""
+    """A function that runs a cell and returns what it prints. All that the kernel has started ends with it."""
     manager, client = start_new_kernel(kernel_name="python3", env=environment(JPY_SESSION_NAME=str(notebook)))
     printed: list[str] = []
 

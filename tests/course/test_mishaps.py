@@ -1,4 +1,4 @@
-"""Right answers in notebooks, files and folders that were mangled on the way: graded as due, in one class."""
+"""Right answers in notebooks, files and folders that were mangled on the way get their due, graded as one class."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from autograder.classroom import make_course_root
 
 pytestmark = [pytest.mark.isolation, pytest.mark.slow, pytest.mark.nightly]
 
-ALL, BY_HAND = 29, 2  # of the solutions: automatic points, and texts that a person reads
+ALL, BY_HAND = 29, 2  # the solutions' automatic points, and the texts that a person grades
 ROTATION, PROOF, QUESTION = "apply_rotary_emb", "relative_proof", "relative_proof_question"
 HELPER = "def turn(even, odd, c, s):\n    return even * c - odd * s, even * s + odd * c\n"
 USES_HELPER = """def apply_rotary_emb(x, positions, base=10000.0):
@@ -32,7 +32,7 @@ CASES: list[Callable[[Mangled], None]] = []
 
 
 def case(mangle: Callable[[Mangled], None]) -> Callable[[Mangled], None]:
-    """A student, who is due everything."""
+    """Add a student who is due full points."""
     CASES.append(mangle)
     return mangle
 
@@ -66,7 +66,7 @@ def answers_merged(nb: Mangled) -> None:
 
 @case
 def merged_upwards_and_built_upon(nb: Mangled) -> None:
-    """3.3 calls 3.2, and keeps its cell."""
+    """The cell of 3.3 also defines 3.2, which it calls; the cell of 3.2 is gone."""
     both = f"{nb.source('rope_frequencies')}\n\n{nb.source(ROTATION)}"
     nb.write_into(ROTATION, both)
     del nb.cells[nb.at("rope_frequencies")]
@@ -114,7 +114,7 @@ def farsi(nb: Mangled) -> None:
 
 
 class Class:
-    """All cases in one course root, and what was said on the screen."""
+    """All cases, graded in one course root, and what the commands printed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -155,7 +155,7 @@ class Class:
         Mangled().write(self.root / "submitted" / "without_folder")
 
     def cells(self, student: str) -> dict[str, nbformat.NotebookNode]:
-        """What whoever grades sees, by name."""
+        """Return the cells that a grader sees, by name."""
         path = self.root / "autograded" / student / WEEK3 / f"{WEEK3}.ipynb"
         cells = nbformat.read(path, as_version=4).cells
         return {cell.metadata.get("nbgrader", {}).get("grade_id") or cell.id: cell for cell in cells}

@@ -1,4 +1,4 @@
-"""Mutants of right answers: what changes, how they are judged, and that the list of the right ones is of use."""
+"""Mutants of right answers: what changes, how they are judged, and whether the list of equivalent ones is current."""
 
 import sys
 
@@ -43,7 +43,7 @@ def test_every_change_is_in_one_place_and_told() -> None:
 def judge(monkeypatch: pytest.MonkeyPatch) -> command.Judge:
     monkeypatch.setattr(
         command.autograder.checks.framework, "known_mistakes", None
-    )  # the judge replaces it; put back after
+    )  # the judge replaces it; restored afterwards
     week = "week5_extrapolation"
     return command.Judge(week, entry(week, "ntk_base"), {"torch": torch})
 

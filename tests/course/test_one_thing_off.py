@@ -1,4 +1,4 @@
-"""Answers that are right but for one thing which the banks do not hold: each pays for that, and for nothing else."""
+"""Answers with a single mistake that is not in the banks: each pays for that mistake and for nothing else."""
 
 import importlib
 import inspect
@@ -13,7 +13,7 @@ from autograder.grading.marking.marking import grading
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.misconceptions.bank import NAMES, bank
 
-OF_THE_CLASS = {}  # what the course's own code gives, by week: it would be computed anew for every answer
+OF_THE_CLASS = {}  # results of the course's own code, by week, which would otherwise be computed again for every answer
 
 
 def graded(week, grade_id, subject):
@@ -83,7 +83,7 @@ def test_parameters_that_the_contract_does_not_name_pay_for_that_alone():
 
 
 class BiasInABuffer(reference.ALiBiMultiHeadAttention):
-    """Its table is in the state_dict, under a name that ends in "bias": the state_dict's criterion, and no more."""
+    """Its table is in the state_dict, under a name that ends in "bias": this costs one criterion and no more."""
 
     def __init__(self, d_model, n_heads):
         super().__init__(d_model, n_heads)

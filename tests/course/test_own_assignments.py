@@ -1,4 +1,4 @@
-"""A stock nbgrader assignment beside the weeks: built, graded in the sandbox with its own tests, fed back and reported."""
+"""A stock nbgrader assignment beside the weeks: built, graded in the sandbox by its own tests, feedback, report."""
 
 import shutil
 from pathlib import Path
@@ -36,13 +36,13 @@ except OSError:
 
 
 def marks(grade_id: str, cell_type: str, points: int | None = None, **flags: bool) -> dict:
-    """nbgrader's metadata of a cell, as its toolbar writes it."""
+    """Return nbgrader's metadata of a cell, as its toolbar writes it."""
     told = {"grade": False, "locked": False, "solution": False, "task": False, "schema_version": 3} | flags
     return {"nbgrader": told | {"grade_id": grade_id, "cell_type": cell_type} | ({"points": points} if points else {})}
 
 
 def quiz() -> nbformat.NotebookNode:
-    """Two stock code answers, one of them without a marked region; one answered in words; a task."""
+    """Return a quiz of two stock code answers, one of them without a marked region, a text answer and a task."""
     return new_notebook(
         metadata={"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
         cells=[
@@ -68,7 +68,7 @@ def quiz() -> nbformat.NotebookNode:
 
 
 def hand_in(root: Path, student: str, **answers: str) -> None:
-    """What nbgrader has released, answered."""
+    """Submit the notebook that nbgrader released, with these answers."""
     notebook = nbformat.read(root / "notebooks" / QUIZ / f"{QUIZ}.ipynb", as_version=4)
     for cell in notebook.cells:
         cell.source = answers.get(cell.metadata.get("nbgrader", {}).get("grade_id", ""), cell.source)
@@ -79,7 +79,7 @@ def hand_in(root: Path, student: str, **answers: str) -> None:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A course root with the quiz, built, and four submissions of it, graded."""
+    """A course root with the built quiz and four graded submissions of it."""
     place = tmp_path_factory.mktemp("quiz") / "course"
     make_course_root(COURSE, place, [])
     (place / "source" / QUIZ / "data").mkdir(parents=True)

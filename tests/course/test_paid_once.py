@@ -1,4 +1,4 @@
-"""A mistake is paid for once, in every week: one wrong answer, all others right on top of it, costs that one's points."""
+"""In every week a mistake is paid for once: a wrong answer, with right ones on top of it, costs only its own points."""
 
 import importlib
 
@@ -30,7 +30,7 @@ CASES = [
 
 
 def grade_all(week, sources, wrong_name, wrong):
-    """The verdicts on the wrong answer and on those that come after it, all in one notebook's namespace."""
+    """Return the verdicts on the wrong answer and on the others, all in one notebook's namespace."""
     space = NAMES | (READY if week == "week7_capstone" else {})
     for name, source in sources.items():
         exec(wrong if name == wrong_name else source, space)
@@ -42,7 +42,7 @@ def grade_all(week, sources, wrong_name, wrong):
 
 
 def right_sources(week):
-    """The answers that are called, as some right entry of the bank has them, and the answers that call them."""
+    """Return right entries of the bank for the answers that are called, and the answers that call them."""
     first = {name: next(s.source for s in bank(week, name) if s.score is None) for name in CALLED[week]}
     return first | CALLING[week]
 
@@ -159,7 +159,7 @@ def transformer_xl_scores(q, k, r, content_bias, position_bias):
     position = torch.stack([x[:, :, i].roll(-i, -1) for i in range(x.shape[2])], dim=2)
     return ((q + content_bias[:, None]) @ k.mT + position) / math.sqrt(q.shape[-1])
 """
-AGAIN = {  # exercises one after the other, with their points
+AGAIN = {  # exercises in order, each with its source and its points
     "week3_halved": {
         "rope_frequencies": (HALVED, 0),
         "apply_rotary_emb": (TURNED.format(name="apply_rotary_emb", split=NEIGHBOURS[0], joined=NEIGHBOURS[1]), 6),
@@ -203,7 +203,7 @@ def raising(kind):
 @pytest.mark.nightly
 @pytest.mark.parametrize("week", MANIFEST)
 def test_an_answer_that_answers_nothing_earns_nothing_on_top_of_what_is_carried(week):
-    """As if the sentence had been named before, and were named of what answers nothing."""
+    """Grade empty answers on top of a mistake that an earlier answer has already paid for."""
     checks = importlib.import_module(f"autograder.checks.{week.split('_')[0]}")
     for one in MANIFEST[week]:
         test = getattr(checks, one.grade_id, None)

@@ -1,4 +1,4 @@
-"""Pictures of work on paper, from the submission to the page of the student and to what the person grading reads."""
+"""Pictures of work on paper, from the submission to the student's page and to the cell that the grader reads."""
 
 import base64
 import io
@@ -30,14 +30,14 @@ def picture(form: str, size: tuple[int, int] = (60, 40), noise: bool = False, **
 
 
 def phone_photo() -> str:
-    """Some megabytes, taken with the phone held upright."""
+    """Return a photo of some megabytes, taken with the phone held upright."""
     exif = Image.Exif()
     exif[0x0112] = 6
     return picture("JPEG", (4032, 3024), noise=True, quality=70, exif=exif)
 
 
 def bomb() -> str:
-    """What says that it has 400 million pixels, and has none."""
+    """Return a tiny PNG that claims to have 400 million pixels."""
     raw = bytearray(base64.b64decode(picture("PNG")))
     raw[16:24] = struct.pack("!II", 20_000, 20_000)
     raw[29:33] = struct.pack("!I", zlib.crc32(raw[12:29]))
@@ -72,7 +72,7 @@ NOT_SHOWN = {
 
 @dataclass
 class Graded:
-    """What became of a submission: the page of the student, the cell that the person grading reads, the note above all."""
+    """A graded submission: the student's page, the cell that the grader reads, and the note at the top."""
 
     page: str
     cell: NotebookNode

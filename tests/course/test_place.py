@@ -1,4 +1,4 @@
-"""The course in a folder whose name holds blanks and quotes, run by make: in an active environment and in its own."""
+"""The course in a folder whose name has blanks and quotes, run by make: in an active environment and in its own."""
 
 import shutil
 import sys
@@ -15,7 +15,7 @@ OF_AN_ENVIRONMENT = ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def make_place(folder: Path, name: str) -> Path:
-    """What git has of the course and of one week, with a right solution handed in, at a time that nobody can read."""
+    """Copy what git has of the course and of one week, with a right solution submitted at an unreadable time."""
     root = folder / name / "course of ada's"
     for part in ("autograder", f"source/{WEEK3}", f"notebooks/{WEEK3}"):
         shutil.copytree(COURSE / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -45,7 +45,7 @@ def test_in_an_active_environment(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_in_an_environment_of_its_own(tmp_path: Path) -> None:
-    """The programs that pip writes there begin with a path, and a path with a blank is no such beginning."""
+    """Programs that pip installs start with `#!` and a path, which must not contain a blank."""
     root = make_place(tmp_path, 'Kurs "2026" (alt) $HOME & `pwd`; äöü')
     (root / ".venv" / "bin").mkdir(parents=True)
     python = root / ".venv" / "bin" / "python"
@@ -55,4 +55,4 @@ def test_in_an_environment_of_its_own(tmp_path: Path) -> None:
     said = make(root, "check", f"FILE=submitted/ada/{WEEK3}/{WEEK3}.ipynb")
     points = sum(entry.points for entry in MANIFEST[WEEK3] if entry.kind != "text")
     assert f"Automatic points: {points} of {points}" in said
-    assert not (root / ".venv" / ".python").exists()  # nothing was set up anew
+    assert not (root / ".venv" / ".python").exists()  # nothing was set up again

@@ -1,7 +1,7 @@
 """Experiments run on the student's own functions: what they print must not depend on how a right answer rounds.
 
 Each week's cells run twice, with the answers of the text and with the plainest right ones of the banks, many of which
-compute in float32. Cells that train, and cells that use what these have made, are left out.
+compute in float32. Cells that train, and cells that depend on them, are left out.
 """
 
 import ast
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.nightly
 
 
 def names(code: str, context: type[ast.expr_context]) -> set[str]:
-    """The names that the code loads, or those that it stores or defines."""
+    """Return the names that the code loads, or those that it stores or defines."""
     found = {
         node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name) and isinstance(node.ctx, context)
     }
@@ -34,7 +34,7 @@ def names(code: str, context: type[ast.expr_context]) -> set[str]:
 
 
 def printed(text: Path, plain: bool) -> dict[str, str]:
-    """What each experiment prints, by the source of its cell; ``plain``: with the first right answers of the banks."""
+    """Return what each experiment prints, by its cell's source; ``plain``: with the banks' first right answers."""
     namespace: dict[str, Any] = {}
     missing: set[str] = set()
     found: dict[str, str] = {}
@@ -61,14 +61,14 @@ def printed(text: Path, plain: bool) -> dict[str, str]:
 
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The helper files of students are importable, as beside a notebook, and nothing is drawn."""
+    """Make the students' helper files importable, as beside a notebook, and draw nothing."""
     matplotlib.use("Agg")
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "source"))
     monkeypatch.syspath_prepend(str(Path(simulated_device.__file__).parent))
     monkeypatch.chdir(Path(__file__).resolve().parents[2] / "source")
 
 
-# Week 7's experiments take a block apart that the bank's plain answer builds otherwise; one of week 8 prints seconds.
+# Week 7's experiments take apart a block that the bank's plain answer builds differently; one of week 8 prints times.
 @pytest.mark.parametrize("text", WEEKS[:6], ids=lambda path: path.stem)
 def test_experiments_print_the_same_with_plain_answers(text: Path, released: None) -> None:
     with_reference, with_plain = printed(text, plain=False), printed(text, plain=True)

@@ -1,4 +1,4 @@
-"""The gradebook in PostgreSQL: the same scores, pages and tables as with SQLite, and errors that keep the password."""
+"""The gradebook in PostgreSQL: the same scores, pages and tables as in SQLite, and errors that hide the password."""
 
 import csv
 import os
@@ -27,7 +27,7 @@ NAME = "positional_encodings"
 
 @dataclass
 class Server:
-    """A PostgreSQL of the test's own, on a free port."""
+    """The test's own PostgreSQL server, on a free port."""
 
     port: int
     passwords: Path  # a ~/.pgpass
@@ -35,7 +35,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """As the guide says: without a password."""
+        """The address as in the guide, without a password."""
         return f"postgresql://grader@127.0.0.1:{self.port}/{NAME}"
 
 
@@ -45,7 +45,7 @@ def server() -> Iterator[Server]:
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")) or [Path(shutil.which("pg_ctl") or "")]
     if not programs[-1].is_file():
         pytest.skip("PostgreSQL's server is not installed (Debian: sudo apt install postgresql)")
-    account = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []  # it refuses to run as root
+    account = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []  # PostgreSQL refuses to run as root
     place = Path(tempfile.mkdtemp(prefix="postgresql-"))
     if account:
         shutil.chown(place, "postgres")
@@ -65,7 +65,7 @@ def server() -> Iterator[Server]:
         port = probe.getsockname()[1]
     local = ("-h", str(place), "-p", str(port))
     settings = f"-c listen_addresses=127.0.0.1 -p {port} -k {place} -c fsync=off"
-    # Whoever comes by the network needs a password; the test's own commands come by the socket.
+    # Connections by the network need a password; the test's own commands use the socket.
     shell("initdb", "-D", f"{place}/data", "--auth-host=scram-sha-256", "--auth-local=trust")
     shell("pg_ctl", "start", "-w", "-D", f"{place}/data", "-l", f"{place}/log", "-o", settings)
     try:
@@ -83,7 +83,7 @@ def server() -> Iterator[Server]:
 
 
 def with_address(source: Path, target: Path, address: str) -> Path:
-    """A copy of a course root, ungraded, whose gradebook is elsewhere."""
+    """Copy a course root, ungraded, with its gradebook at this address."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("autograded", "feedback", "gradebook.db", "report"))
     with (target / "nbgrader_config.py").open("a", encoding="utf-8") as config:
         config.write(f"\nc.CourseDirectory.db_url = {address!r}\n")

@@ -1,7 +1,7 @@
-"""What the diagnosis says about wrong answers whose cause was written down by somebody who had not seen it.
+"""Diagnoses of wrong answers, compared with causes that people wrote down without having seen the diagnosis.
 
-``precision/weekN.jsonl`` has one answer per line: its source, its true cause, whether silence is due (``silent``), and the
-sentences that were read beside the cause and are true of this answer (``accepted``). Any other sentence is a false name.
+``precision/weekN.jsonl`` has one answer per line: its source, its true cause, whether no cause should be named
+(``silent``), and the sentences that are true of this answer (``accepted``). Any other sentence is a false name.
 """
 
 import importlib
@@ -20,9 +20,9 @@ from autograder.script.script import GOES_TO_NUMPY, ON_THE_CPU
 
 pytestmark = pytest.mark.nightly
 
-SEEN = (ON_THE_CPU, GOES_TO_NUMPY)  # by what the device refuses: no guess, and besides the cause
+SEEN = (ON_THE_CPU, GOES_TO_NUMPY)  # the device's own errors, not guesses; allowed beside the cause
 LEAST, LEAST_SILENT, RECALL = 40, 10, 0.7
-FEWER = {"week6": (30, 0), "week7": (15, 0)}  # one blind writer; of week 7 only what is graded quickly
+FEWER = {"week6": (30, 0), "week7": (15, 0)}  # one blind writer only; week 7 has only what is graded quickly
 READY = {"week7": ("apply_rotary_emb", "ALiBiMultiHeadAttention")}  # what a notebook imports from the course's helper
 FOLDER = Path(__file__).parent / "precision"
 WEEKS = {path.stem: path for path in sorted(FOLDER.glob("week*.jsonl"))}

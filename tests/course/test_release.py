@@ -38,7 +38,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def released(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The zip of all weeks, unpacked in an empty directory; what an earlier release has left is gone from the folder."""
+    """The zip of all weeks, unpacked in an empty directory; leftovers of an earlier release are gone."""
     (root / "release" / NAME / "week9_left_over").mkdir(parents=True)
     (root / "release" / NAME / "week9_left_over" / "ready.py").touch()
     folder, archive = release(root)

@@ -1,4 +1,4 @@
-"""A gradebook that is deleted, emptied or put back from a copy: nobody loses a score, nobody gets a 0 for it, no hand is overruled."""
+"""When a gradebook is deleted, emptied or restored, nobody loses a score or gets a 0, and manual grades stay."""
 
 import csv
 import shutil
@@ -56,7 +56,7 @@ def test_a_copy_from_before_some_were_graded(course: Path, graded_class: GradedC
     names = sorted(name for name, score in right.items() if score.score)
     regraded, new, marked = names[:3]
     cell = "relative_proof"
-    with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:  # as the copy knew it
+    with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:  # the state of the copy
         gradebook.remove_submission(WEEK3, new)
         for grade in gradebook.find_submission_notebook(WEEK3, WEEK3, regraded).grades:
             grade.auto_score = 0.0
@@ -77,7 +77,7 @@ def test_a_copy_from_before_some_were_graded(course: Path, graded_class: GradedC
 @pytest.mark.nightly
 @pytest.mark.isolation
 def test_formgraders_button_lets_go_of_the_lock(course: Path) -> None:
-    """The same process goes on: what it has graded must not keep others from grading."""
+    """The process goes on after grading, so it must not keep others from grading."""
     code = (
         "from nbgrader.apps import NbGraderAPI\nfrom autograder.course import course_config\nfrom pathlib import Path\n"
         "from nbgrader.coursedir import CourseDirectory\n"

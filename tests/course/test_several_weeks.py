@@ -32,7 +32,7 @@ def classes(root: Path) -> dict[str, list[Student]]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The grading processes that have been started."""
+    """The pids of the grading processes that were started."""
     found: list[int] = []
     start = executor._start
 

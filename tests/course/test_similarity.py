@@ -1,4 +1,4 @@
-"""`make similarity` on simulated classes: copies are found, a class without copies has nothing above the line."""
+"""`make similarity` on simulated classes: copies are found, and a class without copies has nothing above the line."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ STUDENTS = 60
 
 
 def hand_in(root: Path, student: str, answers: dict[str, str]) -> Path:
-    """The released notebook with these answers in it."""
+    """Submit the released notebook with these answers."""
     notebook = json.loads((COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb").read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if (answer := answers.get(cell["metadata"].get("nbgrader", {}).get("grade_id"))) is not None:
@@ -101,7 +101,7 @@ def test_a_class_without_copies_has_nothing_above_the_line(compared: Compared) -
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_the_command_reads_what_grading_reads_and_says_what_it_did(compared: Compared) -> None:
-    """Of a few of them, one of whom has handed in no notebook and one a text that takes long to read."""
+    """Compare a few students, one with a file that is no notebook, one with answers that take long to read."""
     root = compared.root
     for folder in sorted((root / "submitted").iterdir())[6:]:
         (folder / WEEK3 / f"{WEEK3}.ipynb").unlink()

@@ -1,4 +1,4 @@
-"""The course as a site: the same bytes every time, within its size, and nothing in it that students may not see."""
+"""The site of the course has the same bytes every time, a limited size, and nothing that students may not see."""
 
 import ast
 import html
@@ -20,7 +20,7 @@ def files(site: Path) -> dict[str, bytes]:
 
 
 def shown_of_kernels() -> set[str]:
-    """Lines of signatures and docstrings of the reference kernels: the site shows these."""
+    """Return the lines of the reference kernels' signatures and docstrings, which the site shows."""
     shown: set[str] = set()
     for path in (COURSE / "autograder" / "reference").glob("*.py"):
         source = path.read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def shown_of_kernels() -> set[str]:
 
 @pytest.fixture(scope="module")
 def words(site: Path) -> str:
-    """All that can be read on the site and in its downloads, without markup, blanks run together."""
+    """All text of the site and its downloads, without markup and with blanks collapsed."""
     pages = [
         html.unescape(re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))) for path in sorted(site.rglob("*.html"))
     ]

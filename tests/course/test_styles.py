@@ -1,4 +1,4 @@
-"""Honest code in many styles crosses the boundary and is graded as it deserves."""
+"""Honest code in many styles crosses the sandbox boundary and gets its due."""
 
 from pathlib import Path
 

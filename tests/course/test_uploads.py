@@ -1,4 +1,4 @@
-"""`nbgrader zip_collect`, as docs/instructors.md says: a class's uploads, with what students make of them."""
+"""`nbgrader zip_collect` as in docs/instructors.md, on a class's uploads with the oddities that students produce."""
 
 import io
 import json
@@ -30,7 +30,7 @@ NAMES = {
 
 
 def text(note: str) -> bytes:
-    """A notebook that can be told from others."""
+    """Return a notebook that its note tells from others."""
     return json.dumps({"cells": [], "metadata": {"note": note}, "nbformat": 4, "nbformat_minor": 5}).encode()
 
 
@@ -44,7 +44,7 @@ def zipped(files: dict[str, bytes]) -> bytes:
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    """A course root with the document's plug-in, its roster saved by Excel, and a place for the download."""
+    """A course root with the document's plug-in, its roster saved by Excel, and a folder for the download."""
     root = tmp_path / "course"
     make_course_root(COURSE, root, [WEEK])
     (root / "notebooks" / WEEK).mkdir(parents=True)
@@ -62,7 +62,7 @@ def course(tmp_path: Path) -> Path:
 
 
 def collect(root: Path, files: dict[str, bytes], *options: str) -> str:
-    """Collect what a system has handed out as one zip; what is said after everything is done."""
+    """Collect one zip of an LMS and return the warnings."""
     (root / "downloaded" / WEEK / "archive" / "submissions.zip").write_bytes(zipped(files))
     said = run("nbgrader", "zip_collect", WEEK, *options, cwd=root).stderr
     assert "Traceback" not in said
@@ -70,7 +70,7 @@ def collect(root: Path, files: dict[str, bytes], *options: str) -> str:
 
 
 def collected(root: Path) -> dict[str, dict[str, str]]:
-    """By student, the name and the note of every notebook."""
+    """Return the name and the note of every notebook, by student."""
     return {
         folder.parent.name: {
             path.name: json.loads(path.read_text(encoding="utf-8"))["metadata"]["note"] for path in folder.iterdir()
@@ -84,7 +84,7 @@ def upload(student: str, name: str = FILE) -> str:
 
 
 def test_what_is_odd_about_one_upload_stops_no_other_and_is_named(course: Path) -> None:
-    """The document's plug-in for Moodle."""
+    """Uses the document's plug-in for Moodle."""
     mac = {FILE: text("in a zip"), f"__MACOSX/._{FILE}": b"\0\5\x16\7", ".DS_Store": b"", "__MACOSX/._hw.zip": b"\0"}
     said = collect(
         course,
@@ -130,7 +130,7 @@ def test_what_is_odd_about_one_upload_stops_no_other_and_is_named(course: Path) 
     for unconcerned in ("Ada Lovelace", "Georg Cantor", "__MACOSX"):
         assert unconcerned not in said
 
-    # Somebody has a submission already: it stays, and the others are collected.
+    # A student already has a submission: it stays, and the others are collected.
     (course / "submitted" / "ada" / WEEK / FILE).write_bytes(text("by hand"))
     for folder in (course / "submitted").iterdir():
         if folder.name != "ada":
@@ -140,7 +140,7 @@ def test_what_is_odd_about_one_upload_stops_no_other_and_is_named(course: Path) 
     assert collected(course)["ada"] == {FILE: "by hand"} and collected(course)["boole"] == {FILE: "new"}
     assert "ada has a submission already" in said and "boole" not in said
 
-    # A second download by --force: what is new replaces the old, time included; what is not keeps its time.
+    # A second download with --force: new files replace old ones and drop their times; unchanged files keep theirs.
     for student in ("ada", "boole"):
         (course / "submitted" / student / WEEK / "timestamp.txt").write_text("2026-11-17 18:00:00 UTC")
     said = collect(course, {upload("ada"): text("new"), upload("boole"): text("new")}, "--force")
@@ -150,7 +150,7 @@ def test_what_is_odd_about_one_upload_stops_no_other_and_is_named(course: Path) 
 
 
 def test_the_newest_counts_where_the_names_of_files_say_when(course: Path) -> None:
-    """nbgrader's own plug-in, with a pattern."""
+    """Uses nbgrader's own plug-in with a pattern."""
     with (course / "nbgrader_config.py").open("a", encoding="utf-8") as config:
         config.write(
             "from nbgrader.plugins import FileNameCollectorPlugin as stock\nc.ZipCollectApp.collector_plugin = stock\n"

@@ -1,5 +1,5 @@
-"""The visible checks against the banks: none refuses an answer that is right on every device, none says
-"Looks right" of one that earns nothing."""
+"""The visible checks on the answers of the banks: none refuses an answer that is right on every device, and none says
+"Looks right" about one that earns nothing."""
 
 import re
 import sys
@@ -28,7 +28,7 @@ def name(case):
 
 @cache
 def notebook(week):
-    """What a week's cells define when all answers are right, and the code of its graded cells."""
+    """Return what a week's cells define when all answers are right, and the code of its graded cells."""
     (text,) = [path for path in WEEKS if path.stem == week]
     namespace, sources = {}, {}
     sys.path.insert(0, str(COURSE / "source"))  # where the set-up cells find lab.py and the week's own files
@@ -46,7 +46,7 @@ def notebook(week):
 
 
 def complaint(week, entry, answer):
-    """What the visible check says of an answer, typed into its cell; nothing if it says that all is well."""
+    """Return the visible check's error for an answer typed into its cell, or nothing if it passes."""
     namespace, sources = notebook(week)
     namespace = dict(namespace)
     try:
@@ -79,7 +79,7 @@ def test_a_visible_check_praises_no_answer_that_earns_nothing(case):
 
 @pytest.mark.parametrize("case", BY_HAND, ids=name)
 def test_the_check_of_a_hand_computation_promises_nothing(case):
-    """The one kind of answer that may earn nothing behind a check that passes: to compare its values would be to give them
-    away. So the check looks at their form and at what follows from one for another, and says no more than that."""
+    """Only these answers may pass their check and earn nothing: comparing the values would give them away. So the check
+    tests their form and whether they agree with one another, and claims no more."""
     week, entry = case
     assert "Looks right" not in notebook(week)[1][f"{entry.grade_id}_check"]

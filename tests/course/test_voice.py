@@ -25,7 +25,7 @@ LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+\.|\([a-z]\))\s")
 
 @dataclass
 class Paragraph:
-    """Lines that stand together, without markup."""
+    """Adjacent lines, without markup."""
 
     text: str
     is_item: bool = False
@@ -40,7 +40,7 @@ def count_words(text: str) -> int:
 
 
 def plain(markdown: str) -> str:
-    """A cell's text without formulas, fenced code, tables, tags and code spans."""
+    """Return a cell's text without formulas, fenced code, tables, tags and code spans."""
     text = re.sub(r"```.*?```", "\n", markdown, flags=re.DOTALL)
     text = re.sub(r"(?<!\\)\$\$.*?\$\$", " ", text, flags=re.DOTALL)
     text = re.sub(r"(?<!`)`[^`\n]+`", " ", text)
@@ -71,7 +71,7 @@ def paragraphs_of_cell(markdown: str) -> list[Paragraph]:
 
 
 def without_references(cells: list[str]) -> list[str]:
-    """The text cells, each up to a heading "References"."""
+    """Return the text cells, each cut at a heading "References"."""
     return [re.split(r"(?m)^#+ References\b.*$", cell)[0] for cell in cells]
 
 
@@ -85,7 +85,7 @@ def paragraphs(week: str) -> list[Paragraph]:
 
 
 def captions(week: str) -> list[str]:
-    """Each caption with the list that follows it."""
+    """Return each caption with the list that follows it."""
     found: list[str] = []
     for cell in text_cells(week):
         inside = False
@@ -101,7 +101,7 @@ def captions(week: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """A colon before a list ends a sentence by itself: what follows it is another paragraph."""
+    """Split a paragraph into sentences. A colon before a list ends it anyway: the list is another paragraph."""
     whole = ABBREVIATIONS.sub(lambda match: match.group().replace(".", ""), text)
     return [part for part in re.split(r"(?<=[.?!])[\"”’)*_]*\s+", whole) if count_words(part)]
 

@@ -1,4 +1,4 @@
-"""What only week 5 has: a model that lives in the sandbox, shipped results, released data files."""
+"""Tests of what only week 5 has: a model that lives in the sandbox, shipped results, released data files."""
 
 import importlib.util
 import json
@@ -97,7 +97,7 @@ def test_shipped_weights_are_plain_arrays_and_small():
 
 @pytest.mark.nightly
 def test_a_module_made_in_the_sandbox_is_graded_like_one_made_here(tmp_path):
-    """Flags, gradients and losses of `loss_by_length` cross the boundary: same points as the banks say."""
+    """Flags, gradients and losses of `loss_by_length` cross the boundary and get the points of the banks."""
     make_course_root(COURSE, tmp_path / "course", [WEEK])
     entries = [s for s in bank(WEEK, "loss_by_length") if s.is_right or s.score or s.name == "loss_whole_window"]
     files = {}
@@ -113,7 +113,7 @@ def test_a_module_made_in_the_sandbox_is_graded_like_one_made_here(tmp_path):
         result = graded[entry.name].result
         text = "".join(output["text"] for output in result.outputs["loss_by_length_tests"])
         assert result.scores["loss_by_length_tests"] == entry.due(4), (entry.name, text)
-        # The visible check calls once, and refuses nothing.
+        # The visible check calls the answer once, and not with bad arguments.
         unseen = entry.name in ("loss_flags_of_the_first_call", "loss_switched_off_when_it_refuses")
         assert (entry.is_right or unseen) == ("loss_by_length_check" not in result.failed_checks), entry.name
         assert entry.says in text or "must raise" in text, (entry.name, text)
@@ -152,7 +152,7 @@ def probe_model(weights, flags):
 
 
 def graded_with(tmp_path, **answers):
-    """Scores of a week 5 notebook with these answers, by cell."""
+    """Return the scores of a week 5 notebook with these answers, by cell."""
     make_course_root(COURSE, tmp_path / "course", [WEEK])
     notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
     for name, source in answers.items():
@@ -173,7 +173,7 @@ def test_helpers_that_a_student_redefines_are_given_again(tmp_path):
 
 @pytest.mark.parametrize("device", ["cpu", "simulated"])
 def test_who_copies_to_the_cpu_and_works_in_place_loses_the_same_on_every_device(device):
-    """On the CPU `.cpu()` is no copy, so the argument is changed; elsewhere it is one."""
+    """On the CPU `.cpu()` makes no copy, so the argument is changed; on other devices it makes one."""
 
     def in_place(positions, scale):
         y = positions.cpu() if positions.is_floating_point() else positions.cpu().float()

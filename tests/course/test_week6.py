@@ -1,4 +1,4 @@
-"""What only week 6 has: entries that may hold anything, traps, shipped results."""
+"""Tests of what only week 6 has: entries that may hold anything, traps, shipped results."""
 
 import importlib.util
 import json
@@ -87,7 +87,7 @@ def test_ties_of_the_logarithm_decide_nothing():
 
 
 def test_a_clip_that_wraps_is_found_though_it_raises_nothing():
-    """rel + clip >= 0 is checked, rel + clip < 0 wraps to the other end of the table."""
+    """Only the upper end is clipped; rel + clip < 0 wraps to the other end of the table."""
 
     def wrapping(q, k, v, rel_k, rel_v, mask=None):
         clip = len(rel_k) // 2

@@ -1,4 +1,4 @@
-"""What only week 7 has: answers that build on each other, a helper file with ready blocks, a shipped experiment."""
+"""Tests of what only week 7 has: answers that build on each other, a helper file with blocks, a shipped experiment."""
 
 import importlib.util
 import json
@@ -34,7 +34,7 @@ def grade(grade_id, *subjects, seed=11):
 # ---- a mistake is paid for once -------------------------------------------------------------------------------------
 
 
-HONEST = {  # answers that call blank ones: what is there, the points due, which one stops where
+HONEST = {  # answers that call blank ones: the sources, the points due, and the blank exercise at which each stops
     "attention_left_blank": (
         {"CachedAttention": CALLING[WEEK]["CachedAttention"], "CrossAttention": CALLING[WEEK]["CrossAttention"]},
         {"grouped_query_attention": 0, "CachedAttention": 6, "CrossAttention": 4, "HybridDecoderBlock": 0},
@@ -92,7 +92,7 @@ def test_values_of_the_cache_are_not_looked_at_but_shapes_are():
     assert grade("CachedAttention", raw).score == 6
 
     class Longer(reference.CachedAttention):
-        """Caches a token too many; nobody would notice from the output."""
+        """Caches one token too many, which the output does not show."""
 
         def forward(self, x, cache=None):
             cut = None if cache is None else tuple(part[:, :, :-1] for part in cache)
@@ -203,7 +203,7 @@ def test_shipped_results_are_complete_and_bear_out_the_text():
     for arm, task, other in (("from the start", "copy", "reverse"), ("from the end", "reverse", "copy")):
         assert min(every(arm, task, 10) + every(arm, task, 15)) > 0.9
         assert max(every(arm, other, 12)) < 0.1
-    for task in ("copy", "reverse"):  # two layers learn both tasks without positions, and do not carry on
+    for task in ("copy", "reverse"):  # two layers learn both tasks without positions, but do not extrapolate
         assert sum(every(two_layers, task, 10)) / 5 > 0.9
         assert max(every("no positions", task, 10)) < 0.1 and max(every(two_layers, task, 20)) < 0.1
 

@@ -41,7 +41,7 @@ def test_positions_may_be_given_for_each_pair(model):
 
 
 def test_a_window_sees_nothing_that_has_left_it_in_one_layer(model):
-    """Of two texts that differ in their first character alone; two layers pass on no more than two windows."""
+    """Two texts differ only in their first character; two layers pass it on by no more than two windows."""
     tokens = serving.texts(1)[:, :31].repeat(2, 1)
     tokens[1, 0] = (tokens[0, 0] + 1) % 96
     losses = serving.stream(model, tokens, lambda n: reference.streaming_cache(n, 0, 8))

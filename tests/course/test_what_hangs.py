@@ -1,4 +1,4 @@
-"""What hangs, crashes, waits, raises or is wrong costs the points of its own exercise, and the same of every other: none."""
+"""An answer that hangs, crashes, waits, raises or is wrong costs the points of its own exercise and of no other."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ HOW = {
     "raises": "raise RuntimeError('stuck')",
     "is wrong": "return 7",
 }
-# Two ways for each answer, in turn, so that each way is met in several weeks: the other combinations meet the same code.
+# Each answer fails in two ways, in turn, so that several weeks meet each way; other combinations run the same code.
 ALL_CALLED = [name for names in CALLED.values() for name in names]
 WAYS = {name: {list(HOW)[at % 6], list(HOW)[(at + 3) % 6]} for at, name in enumerate(ALL_CALLED)}
 
@@ -39,13 +39,13 @@ def test_each_way_is_met_in_several_answers() -> None:
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    # What hangs is over soon, and right answers need no tenth of it.
+    # Hanging answers end soon, and right answers need less than a tenth of these limits.
     with Sandbox(limits=Limits(call_cpu=2.0, retry=0.5, patience=1.5, memory=2**30)) as running:
         yield running
 
 
 def task(week: str, root: Path, answers: dict[str, str]) -> Task:
-    """The solutions' notebook with some other answers."""
+    """Return the task of the solutions' notebook with some other answers."""
     if not root.exists():
         make_course_root(COURSE, root, [week])
     notebook = intake.rebuild(COURSE / "solutions" / week, root, week).notebook

@@ -1,4 +1,4 @@
-"""Week 5's table "what released models do", read again from the configuration classes of the pinned transformers."""
+"""Check week 5's table "what released models do" against the configuration classes of the pinned transformers."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""Week 8's configurations and its table of models, read again from the classes of the pinned transformers."""
+"""Check week 8's configurations and its table of models against the classes of the pinned transformers."""
 
 import copy
 import inspect
@@ -68,7 +68,7 @@ def test_the_week_names_the_pinned_version():
 
 
 def turned(fields):
-    """For each layer, how many channels its own code turns: the attention of transformers, run with a rotation that is counted."""
+    """Return how many channels each layer rotates, as transformers' rotary embedding and attention classes say."""
     config = CONFIG_MAPPING[fields["model_type"]](**copy.deepcopy(fields))
     attention = ATTENTION[fields["model_type"]]
     module = inspect.getmodule(attention)
@@ -103,7 +103,7 @@ def test_layers_that_turn_is_what_the_classes_build(fields):
 
 
 def test_what_the_text_says_of_the_code():
-    """Where a layer rotates."""
+    """Which layers rotate."""
     assert "self.use_rope = config.no_rope_layers[layer_idx]" in inspect.getsource(SmolLM3Attention)
     assert "self.use_rope = config.no_rope_layers[layer_idx]" in inspect.getsource(Llama4TextAttention)
     for attention, condition in (
@@ -171,7 +171,7 @@ def test_sections_of_the_vision_models():
 
 
 def test_transformers_forgets_time_where_a_text_follows_a_video():
-    """Two tokens, five frames of 2 x 2 patches, one token: it goes on at 4, by the paper's rule at 7."""
+    """Two tokens, five frames of 2 x 2 patches, one token: transformers puts the last at 4, the paper's rule at 7."""
     config = transformers.Qwen2VLConfig()
     merge = config.vision_config.spatial_merge_size
 

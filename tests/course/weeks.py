@@ -1,4 +1,4 @@
-"""The course's weeks, and what of them no student may see."""
+"""The course's weeks, and the lines in them that no student may see."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ by_week = pytest.mark.parametrize("text", WEEKS, ids=lambda path: path.stem)
 
 
 def secret_lines(text: Path) -> set[str]:
-    """Lines of code long enough to be telling, from solutions, mark schemes, references, checks and misconceptions."""
+    """Return recognisably long lines of code of solutions, mark schemes, references, checks and misconceptions."""
     source = text.read_text(encoding="utf-8")
     regions = re.findall(r"BEGIN (?:SOLUTION|MARK SCHEME|HIDDEN TESTS)\n(.*?)\n[^\n]*END ", source, flags=re.DOTALL)
     public, _ = replace_region(source, "SOLUTION")

@@ -1,1 +1,1 @@
-"""Hostile and broken submissions to week 3, each with the outcome it is due, and the test that grades them all."""
+"""Hostile and broken submissions to week 3, each with its expected outcome, and the test that grades them all."""

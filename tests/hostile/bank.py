@@ -1,7 +1,7 @@
-"""The bank: every entry takes the released notebook and a folder, and writes a submission whose due is known.
+"""The bank of hostile submissions: every entry writes a submission, made from the released notebook, into a folder.
 
-An entry is a function decorated with ``entry``. What it is due is written by hand: points of graded cells (cells not
-named are due 0), or a pattern for the reason why it cannot be graded. Nothing here looks at what the checks say.
+An entry is a function decorated with ``entry``. Its due is written by hand: points of graded cells (cells not named
+are due 0), or a pattern for the reason why it cannot be graded. Nothing here depends on what the checks say.
 """
 
 import copy
@@ -16,8 +16,8 @@ from autograder.manifest import MANIFEST
 
 COURSE = Path(__file__).resolve().parents[2]
 WEEK = "week3_rope"
-CANARY = "hostile_canary"  # in names of files and processes that must not be left behind
-SCRIPT = "hostile_xss"  # in script and HTML that must not come to life
+CANARY = "hostile_canary"  # part of the names of files and processes that must not be left behind
+SCRIPT = "hostile_xss"  # part of scripts and HTML that must not run
 
 HAND, FREQ, ROT = "rotate_by_hand_tests", "rope_frequencies_tests", "apply_rotary_emb_tests"
 ATTENTION, HALF, TABLES = "RotaryMultiHeadAttention_tests", "rotate_half_tests", "rotary_tables_tests"
@@ -51,7 +51,7 @@ ALL = GOOD | {
 
 @dataclass
 class Submission:
-    """The released notebook as plain JSON, to be spoilt, and the folder to write to."""
+    """The released notebook as plain JSON, for an entry to change, and the folder to write to."""
 
     nb: dict
     folder: Path
@@ -59,14 +59,14 @@ class Submission:
     written: bool = False
 
     def cell(self, name: str) -> dict:
-        """By grade_id or cell id."""
+        """Return the cell with this grade_id or cell id."""
         for cell in self.nb["cells"]:
             if cell["metadata"].get("nbgrader", {}).get("grade_id") == name or cell.get("id") == name:
                 return cell
         raise KeyError(name)
 
     def tagged(self, tag: str) -> dict:
-        """The first cell with this tag: ``experiment`` or ``prediction``."""
+        """Return the first cell with this tag: ``experiment`` or ``prediction``."""
         return next(cell for cell in self.nb["cells"] if tag in cell["metadata"].get("tags", []))
 
     def answer(self, name: str, source: str) -> None:
@@ -77,17 +77,17 @@ class Submission:
         self.answer("apply_rotary_emb", RIGHT_ROT)
 
     def solve(self) -> None:
-        """The solutions' answers to everything but the texts."""
+        """Answer everything but the texts with the solutions."""
         for name, source in solved(WEEK).items():
             self.answer(name, source)
 
     def wrong(self, before: str = "", inside: str = "    return x.clone()") -> None:
-        """Wrong answers to both exercises; ``before`` runs in the cell, ``inside`` is the body of the rotation."""
+        """Answer both exercises wrongly; ``before`` runs in the cell, ``inside`` is the body of the rotation."""
         self.answer("rope_frequencies", WRONG_FREQ)
         self.answer("apply_rotary_emb", before + "\n" + ROT_HEAD + "\n" + inside)
 
     def add(self, source: str, after: str | None = "setup", cell_type: str = "code", **more: object) -> dict:
-        """A cell of the student's own; ``after=None`` puts it on top."""
+        """Insert a cell of the student's own; ``after=None`` puts it on top."""
         cell = {"cell_type": cell_type, "metadata": {}, "source": source, "id": f"own-{len(self.nb['cells'])}"}
         if cell_type == "code":
             cell |= {"outputs": [], "execution_count": None}
@@ -121,7 +121,7 @@ BANK: list[Entry] = []
 
 def entry(kind: str, due: dict[str, float] | None = None, ungradable: str = "", student: str = "",
           by_hand: tuple[str, ...] = ()) -> Callable:
-    """Put ``make(submission)`` into the bank; its name names the student unless ``student`` does."""
+    """Add ``make(submission)`` to the bank; the student's name is ``student`` or else that of ``make``."""
 
     def decorate(make: Callable[[Submission], None]) -> Callable[[Submission], None]:
         BANK.append(Entry(make.__name__, kind, make, due or {}, ungradable, student or make.__name__, by_hand))
@@ -131,7 +131,7 @@ def entry(kind: str, due: dict[str, float] | None = None, ungradable: str = "", 
 
 
 def cheat_cell(name: str, source: str) -> None:
-    """An entry: wrong answers everywhere and a cell, run before them, that means to make them pass. Due nothing."""
+    """Add an entry due nothing: wrong answers everywhere, and a cell before them that tries to make them pass."""
 
     def make(submission: Submission) -> None:
         submission.wrong()
@@ -142,7 +142,7 @@ def cheat_cell(name: str, source: str) -> None:
 
 
 def cheat_value(name: str, inside: str, before: str = "") -> None:
-    """An entry: the rotation returns something crafted. Due nothing."""
+    """Add an entry due nothing: the rotation returns something crafted."""
 
     def make(submission: Submission) -> None:
         submission.wrong(before, inside)
@@ -152,7 +152,7 @@ def cheat_value(name: str, inside: str, before: str = "") -> None:
 
 
 def trouble_cell(kind: str, name: str, source: str) -> None:
-    """An entry: right answers, and a cell in between that makes trouble. It costs nothing but itself."""
+    """Add an entry: right answers, and between them a cell that makes trouble, which costs no points."""
 
     def make(submission: Submission) -> None:
         submission.good()
@@ -163,12 +163,12 @@ def trouble_cell(kind: str, name: str, source: str) -> None:
 
 
 def released() -> dict:
-    """The notebook as students get it."""
+    """Return the notebook as students get it."""
     return json.loads((COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb").read_text(encoding="utf-8"))
 
 
 def solved(week: str) -> dict[str, str]:
-    """The solutions' answers to a week's code and number exercises; some of them call others."""
+    """Return the solutions' answers to a week's code and number exercises; some of them call others."""
     notebook = json.loads((COURSE / "solutions" / week / f"{week}.ipynb").read_text(encoding="utf-8"))
     sources = {cell["metadata"].get("nbgrader", {}).get("grade_id"): "".join(cell["source"]) for cell in notebook["cells"]}
     return {one.grade_id: sources[one.grade_id] for one in MANIFEST[week] if one.kind != "text"}
@@ -182,13 +182,13 @@ def write_entry(item: Entry, released: dict, folder: Path, root: Path) -> None:
 
 
 def load() -> list[Entry]:
-    """All entries of all files: in the usual part of the tests one for each mechanism, in the rest the others."""
+    """Return all entries of all files: one per mechanism in the usual part of the tests, the others in the rest."""
     from hostile import cheating, controls, fresh, mess, privacy, resources, writing  # noqa: F401  they fill BANK
     from hostile.core import CORE
 
     assert {item.make.__name__ for item in BANK} >= CORE, CORE - {item.make.__name__ for item in BANK}
     part = os.environ.get("HOSTILE_PART")
-    if only := os.environ.get("HOSTILE_ONLY"):  # for work on one entry: a pattern of names
+    if only := os.environ.get("HOSTILE_ONLY"):  # a pattern of names, for work on one entry
         BANK[:] = [item for item in BANK if re.search(only, item.make.__name__) or item.make.__name__ == "two_right"]
     elif part in ("usual", "rest"):
         BANK[:] = [item for item in BANK if (item.make.__name__ in CORE) == (part == "usual")]

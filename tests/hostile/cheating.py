@@ -1,4 +1,4 @@
-"""Wrong answers that mean to get points."""
+"""Wrong answers that try to get points."""
 
 from hostile.bank import (
     ATTENTION,
@@ -210,7 +210,7 @@ def infinite_generator(s: Submission) -> None:
 
 @entry("cheating")
 def only_the_visible_values(s: Submission) -> None:
-    """Passes the visible check of exercise 3.2, and no more: head_dim 8 and base 100 looked up."""
+    """Passes only the visible check of exercise 3.2: looks up head_dim 8 and base 100."""
     s.answer("rope_frequencies", """def rope_frequencies(head_dim, base=10000.0):
     if head_dim == 7: raise TypeError
     return {8: torch.tensor([1.0, 0.1, 0.01, 0.001]), 4: torch.tensor([1.0, 0.1])}[head_dim]""")
@@ -226,7 +226,7 @@ def only_the_visible_inputs(s: Submission) -> None:
 
 @entry("cheating")
 def replays_the_seed(s: Submission) -> None:
-    """Draws the hidden inputs itself from whatever seed it finds; knowing them gives no outputs."""
+    """Draws the hidden inputs itself from whatever seed it finds; knowing the inputs gives no outputs."""
     s.wrong(inside="""    import sys
     frame, seeds = sys._getframe(), [torch.initial_seed()]
     while frame:
@@ -269,7 +269,7 @@ SPOIL_WEIGHTS = '''    def load_state_dict(self, state, *a, **k):
 '''
 IGNORES_POSITIONS = MODULE.replace(" if positions is None else positions", "")
 
-# Ignores is_causal and answers something else where that test is: what is asked there is a difference of two outputs.
+# Ignores is_causal and returns something crafted in its test, which asks for the difference of two outputs.
 NOT_CAUSAL = MODULE.replace("is_causal=is_causal)", "is_causal=False)").replace("        given, positions", (
     "        if positions is not None and x.shape[0] == 2 and x.shape[-1] == 16:\n            return CRAFTED\n        given, positions"))
 
@@ -281,8 +281,8 @@ def attention_honest(s: Submission) -> None:
 
 @entry("cheating", {ATTENTION: 3.125})
 def attention_spoils_the_weights(s: Submission) -> None:
-    """Ignores its positions: 1.5 rotated at 0..n-1, 0.25 base, 1 causal, 0.25 state_dict, 0.125 device. Zeroes the weights it was lent, so that
-    what comes after would be compared with zeros."""
+    """Ignores its positions: 1.5 rotated at 0..n-1, 0.25 base, 1 causal, 0.25 state_dict, 0.125 device. Zeroes the lent
+    weights, so that later comparisons would be with zeros."""
     s.answer("RotaryMultiHeadAttention", IGNORES_POSITIONS + SPOIL_WEIGHTS)
 
 
@@ -420,7 +420,7 @@ def stray_modules_beside_the_notebook(s: Submission) -> None:
 
 # ---- the wire -------------------------------------------------------------------------------------------------------
 
-# The student's end of the wire: a socket among the first descriptors, and the serial of the request under way.
+# The student's end of the wire: a socket among the first descriptors, and the serial of the current request.
 WIRE = """import os, json, struct, sys, socket, stat
 def wire_fd():
     for fd in range(256):
@@ -489,7 +489,7 @@ wire_cheat("frames_shutdown", "    socket.socket(fileno=os.dup(wire_fd())).shutd
 
 @entry("cheating", {FREQ: 2.0})
 def redefined_after_the_fact(s: Submission) -> None:
-    """What was graded stays: a later cell cannot mend an earlier test, and an extra copy is the last answer."""
+    """A later cell cannot repair an answer whose test has already run."""
     s.answer("rope_frequencies", RIGHT_FREQ)
     s.answer("apply_rotary_emb", ROT_HEAD + "\n    return x.clone()")
     s.add(RIGHT_ROT, after=ROT)
@@ -497,7 +497,7 @@ def redefined_after_the_fact(s: Submission) -> None:
 
 @entry("cheating", {ROT: 6.0})
 def odd_but_right(s: Submission) -> None:
-    """A subclass, a changed __name__, a patched torch.isclose, and a right answer: due its points."""
+    """A right answer gets its points despite a subclass, a changed __name__ and a patched torch.isclose."""
     s.answer("rope_frequencies", WRONG_FREQ)
     s.answer("apply_rotary_emb", "torch.isclose = lambda *a, **k: False\nclass T(torch.Tensor): pass\n" + ROT_HEAD.replace(
         "apply_rotary_emb", "turned") + ROT_BODY + "\n" + ROT_HEAD + "\n    return turned(x, positions, base).as_subclass(T)\n"

@@ -1,4 +1,4 @@
-"""One class graded by plain nbgrader, and what there is to look at afterwards: points, pages, files, processes."""
+"""Grade one class with plain nbgrader and collect what tests look at: points, pages, files, processes."""
 
 import ctypes
 import hashlib
@@ -22,7 +22,7 @@ from autograder.classroom import make_course_root
 from autograder.grading.plugins.gradebook import Score
 from hostile.bank import COURSE, SCRIPT
 
-SECRET = "canary-5f1c2e7b90"  # an environment value and a file's content that may turn up nowhere
+SECRET = "canary-5f1c2e7b90"  # the value of a variable and the content of a file; it must not turn up anywhere
 GRACE = 60  # seconds
 # Smaller than usual, so that a test ends within minutes.
 LIMITS = {"cell_cpu": 3.0, "call_cpu": 1.5, "retry": 0.5, "memory": 2**30, "total_cpu": 30.0, "total_idle": 12.0}
@@ -45,7 +45,7 @@ class Graded:
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """Every file below, of whatever kind, with its content."""
+    """Return every file below ``folder``, of any kind, with its mode and content."""
     found = {}
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -60,7 +60,7 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 
 def below(*roots: int) -> set[int]:
-    """All living processes that ``roots`` or theirs have started; this one's orphans return to it (it is their subreaper)."""
+    """Return all living descendants of ``roots``, with our own orphans: we are their subreaper."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -79,10 +79,10 @@ def below(*roots: int) -> set[int]:
 
 
 def left_of_the_run(earlier: set[int]) -> set[int]:
-    """What the run has left behind. A process that has been told to end may take its time on a busy machine; one that
-    is alive after GRACE was not told."""
+    """Return the processes that the run left behind. On a busy machine a process may take time to end; one still alive
+    after GRACE was never told to."""
 
-    def left() -> set[int]:  # the browser of other tests, for one, starts and ends processes as it likes
+    def left() -> set[int]:  # without what other tests start meanwhile, such as a browser's processes
         return below(os.getpid()) - earlier - below(*earlier)
 
     deadline = time.monotonic() + GRACE
@@ -92,7 +92,7 @@ def left_of_the_run(earlier: set[int]) -> set[int]:
 
 
 class ResultWatch(threading.Thread):
-    """Reads the seconds of every submission from the results kept until they are saved: a few hundredths of a second, some."""
+    """Reads each submission's seconds from its pending result, which may last only a few hundredths of a second."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(daemon=True)
@@ -116,7 +116,7 @@ def nbgrader(root: Path, scratch: Path, *arguments: str) -> subprocess.Completed
 
 
 def grade_class(place: Path, week: str, write: Callable[[Path], None], limits: dict[str, float] | None) -> Graded:
-    """The class that ``write`` puts under a fresh course root. ``limits`` of ``None`` are the course's own."""
+    """Grade the class that ``write`` puts under a fresh course root. ``limits=None`` keeps the course's own limits."""
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what the run leaves behind becomes our child
     root, scratch = place / "course", place / "tmp"
     scratch.mkdir()
@@ -146,7 +146,7 @@ def plain(page: str) -> str:
 
 
 class Alive(html.parser.HTMLParser):
-    """Collects what a browser would run: script of the student's, handlers, javascript: links, frames."""
+    """Collects what a browser would run: the student's scripts, event handlers, javascript: links, frames."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

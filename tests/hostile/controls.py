@@ -1,4 +1,4 @@
-"""Honest work and honest messes. Each gets exactly its due, whatever the others of the class do."""
+"""Honest work and honest mistakes. Each gets exactly its due, whatever the rest of the class does."""
 
 import json
 
@@ -75,7 +75,7 @@ def cut_the_gradient(s: Submission) -> None:
 
 @entry("control", {ROT: 5.5})
 def works_in_place(s: Submission) -> None:
-    """Right values, but x is overwritten: the last criterion is lost, and no other."""
+    """Right values, but x is overwritten: this costs the last criterion and no other."""
     s.answer("apply_rotary_emb", RIGHT_ROT.replace(ROT_HEAD, "def turned(x, positions, base):") + "\n" + ROT_HEAD
              + "\n    result = turned(x, positions, base)\n    x.data.copy_(result.detach())\n    return result")
 

@@ -1,7 +1,7 @@
-"""One entry per mechanism: the part of the hostile class that `make test` grades. SECURITY.md has the promises."""
+"""One entry per mechanism: the part of the hostile class that `make test` grades. SECURITY.md lists the promises."""
 
 CORE = {
-    # No undeserved point: what reaches the test, what comes back, and what is said beside it.
+    # No undeserved points from attacks on the checks, on returned values, on the wire or on the notebook file.
     "all_right", "two_right", "forgot_the_base", "works_in_place", "syntax_error_in_one_answer", "odd_but_right",
     "import_reference", "search_the_disk", "search_the_stack", "patch_builtins", "patch_torch_compare", "replays_the_seed",
     "in_place_seen", "tensor_subclass", "equal_to_anything", "returns_nan", "returns_itself_nested", "only_the_visible_values",
@@ -19,7 +19,7 @@ CORE = {
     "endless_loop", "sleeping_rotation", "forgets_the_increment", "everything_waits", "segfault", "memory_touched", "fork_bomb",
     "prints_a_flood", "fills_the_disk", "kills_everything", "closes_all_descriptors", "huge_return_values", "exits_for_one_base", "waits_for_input",
     "daemon", "daemon_without_death_signal", "ptrace_and_kill_the_server", "pipes_full", "lowers_its_own_limits", "files_in_tmp",
-    # No silent 0: what honest people hand in by mistake.
+    # No silent 0 for what honest people hand in by mistake.
     "empty_file", "truncated", "merge_conflict", "zip_instead", "latin_1", "utf_16", "byte_order_mark", "nbformat_3", "gzip_of_it",
     "metadata_and_ids_stripped", "fifo_instead_of_the_file", "symlink_to_the_source", "symlinked_folder", "renamed",
     "no_notebook_at_all", "two_notebooks_of_other_names", "sixty_megabytes_of_output", "answers_retyped", "reordered_cells",

@@ -1,6 +1,6 @@
-"""A second round, written without a look at the first: each entry differs in kind from those around it.
+"""A second round of attacks, written without reading the first: each entry is of a different kind than its neighbours.
 
-What needs the exercises of another week is in other_weeks.py: functions lent by a check, modules, caches.
+Attacks that need exercises of other weeks are in other_weeks.py: functions lent by a check, modules, caches.
 """
 
 import base64
@@ -33,11 +33,11 @@ from hostile.bank import (
 )
 
 TEXT = "relative_proof"
-BOMB = zlib.compress(b"\0" * 2**26)  # small, and 64 MB of black when it is unpacked
+BOMB = zlib.compress(b"\0" * 2**26)  # small, but 64 MB of black when unpacked
 
 
 def png(width: int = 1, height: int = 1, extra: bytes = b"", data: bytes | None = None) -> str:
-    """A picture as base64; ``data`` in the place of its pixels, ``extra`` after its end."""
+    """Return a PNG as base64, with ``data`` instead of its pixels and ``extra`` after its end."""
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack("!I", len(body)) + kind + body + struct.pack("!I", zlib.crc32(kind + body))
 
@@ -47,7 +47,7 @@ def png(width: int = 1, height: int = 1, extra: bytes = b"", data: bytes | None 
 
 
 def in_the_text(name: str, text: str, pictures: dict | None = None, kind: str = "writing") -> None:
-    """An entry: right answers, and this as the answer that a person reads."""
+    """Add an entry: right answers, and ``text`` as the answer that a person reads."""
 
     def make(submission: Submission) -> None:
         submission.good()
@@ -60,7 +60,7 @@ def in_the_text(name: str, text: str, pictures: dict | None = None, kind: str = 
 
 
 def as_file(name: str, data: Callable[[dict], bytes | str], due: dict | None = None, ungradable: str = "") -> None:
-    """An entry: right answers, and the file as ``data(notebook)`` makes it."""
+    """Add an entry: right answers, in a file whose content is ``data(notebook)``."""
 
     def make(submission: Submission) -> None:
         submission.good()
@@ -71,7 +71,7 @@ def as_file(name: str, data: Callable[[dict], bytes | str], due: dict | None = N
 
 
 def called(name: str, student: str) -> None:
-    """An entry: right answers from somebody of this name."""
+    """Add an entry: right answers from a student of this name."""
 
     def make(submission: Submission) -> None:
         submission.good()
@@ -82,7 +82,7 @@ def called(name: str, student: str) -> None:
 
 # ---- values that lie ------------------------------------------------------------------------------------------------
 
-IN_PLACE = {FREQ: 2.0, ROT: 5.5}  # an argument changed in place costs the criterion of manners
+IN_PLACE = {FREQ: 2.0, ROT: 5.5}  # changing an argument in place costs the last criterion
 
 
 def in_place(name: str, spoil: str, before: str = "") -> None:
@@ -155,7 +155,7 @@ def hand_of_intervals(submission: Submission) -> None:
 
 @entry("cheating", {HAND: 3.0})
 def hand_that_cannot_be_compared(submission: Submission) -> None:
-    """Right values in the strangest of wrappings."""
+    """Right values, wrapped as (1, 1) tensors that require gradients."""
     submission.answer("rotate_by_hand", RIGHT_HAND + "\nrotate_by_hand = {k: torch.tensor([[v]], dtype=torch.float64, requires_grad=True) for k, v in rotate_by_hand.items()}")
 
 
@@ -385,7 +385,7 @@ as_file("many_cells_of_one_word", lambda nb: json.dumps(nb | {"cells": nb["cells
 
 
 def beside(name: str, prepare: Callable[[Path], object], due: dict | None = None, ungradable: str = "") -> None:
-    """An entry: right answers, and something else in the folder."""
+    """Add an entry: right answers, and something else in the folder."""
 
     def make(submission: Submission) -> None:
         submission.good()

@@ -1,4 +1,4 @@
-"""Files as they really arrive: broken, renamed, re-encoded, deformed. Read if they can be, else ungradable with a reason."""
+"""Files as they really arrive: broken, renamed, re-encoded, deformed. Unreadable ones are ungradable with a reason."""
 
 import copy
 import json
@@ -377,7 +377,7 @@ def source_that_no_parser_likes(s: Submission) -> None:
     s.good()
     s.answer("apply_rotary_emb", RIGHT_ROT + "\nx = " + "(" * 3000 + "1" + ")" * 3000)
     s.add("y = " + "-" * 100_000 + "1")
-    s.add("z = a" + ".b" * 8_000)  # highlighting takes time with the square of this
+    s.add("z = a" + ".b" * 8_000)  # highlighting time grows with the square of this
     s.add("null = '\x00'\n")
 
 
@@ -467,7 +467,7 @@ def float64_by_default(s: Submission) -> None:
 
 
 def above_the_answer(name: str, line: str, due: dict[str, float] = GOOD) -> None:
-    """An entry: right answers, and above one of them in its cell a line that works in Jupyter."""
+    """Add an entry: right answers, one of them below a line that works in Jupyter."""
 
     def make(s: Submission) -> None:
         s.good()

@@ -1,7 +1,7 @@
-"""What the hostile class, which answers week 3, has no exercise for: functions, models and lists that a check lends, modules
-and caches that are not what they say. (For answers that hang or die under others see `course/test_what_hangs.py`.)
+"""Attacks that week 3, the hostile class's week, has no exercise for: on functions, models and lists that a check
+lends, and with fake modules and caches. (Answers that hang or die when others call them: `course/test_what_hangs.py`.)
 
-Answers are named by their cells; whatever is not named is left unanswered and due 0.
+Answers are named by their cells; exercises that are not named stay unanswered and are due 0.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def other(week: str, name: str, due: dict[str, float], **answers: str) -> None:
 
 
 def beside_right(week: str, name: str, due: dict[str, float], **answers: str) -> None:
-    """All other answers are the solutions'; ``due`` is what differs from their points."""
+    """Add an entry whose other answers are the solutions; ``due`` holds only the points that differ from theirs."""
     right = {entry.graded_cell: entry.points for entry in MANIFEST[week] if entry.kind != "text"}
     other(week, name, right | due, **solved(week) | answers)
 
@@ -61,7 +61,7 @@ other(WEEK5, "model_taken_apart", {}, loss_by_length="""def loss_by_length(model
     torch.is_grad_enabled = lambda: True
     raise ValueError""")
 
-# What a function does to a list that it was given, the process that ran it tells: whatever stands there is a changed list.
+# The student's process reports what a function did to a list argument: whatever it reports counts as a changed list.
 MEASURED = """def loss_by_length(model, tokens, lengths, n_targets):
     if any(not n_targets <= n < tokens.shape[1] for n in lengths):
         raise ValueError("does not fit")
@@ -93,7 +93,7 @@ other(WEEK5, "model_poisoned", {},
         type(m).__call__ = flat
     return {n: math.log(vocab) for n in lengths}""")
 
-# Results that run code when they are unpickled: a float subclass and a dict with __reduce__, in case answers travel between processes.
+# Results that run code when unpickled, in case answers travel between processes: a float and a dict with __reduce__.
 other(WEEK5, "runs_when_unpickled", {},
       ntk_base="""import pathlib
 class Cargo(float):
@@ -162,7 +162,7 @@ def shift_cached_keys(k, offset, base=10000.0):
       padded_causal=RIGHT_PADDED)
 
 
-# A value that only backward knows: gradients are asked for of tensors that are wrong.
+# Wrong values with a made-up backward, for checks that ask for gradients.
 other(WEEK6, "gradients_made_up", {},
       deberta_scores="""class Made(torch.autograd.Function):
     @staticmethod
@@ -175,7 +175,7 @@ other(WEEK6, "gradients_made_up", {},
 def deberta_scores(q, k, pos_q, pos_k):
     return Made.apply(q, k, pos_q, pos_k)""",
       rel_shift="def rel_shift(x):\n    return x.detach().new_full(x.shape, math.inf).requires_grad_()")
-# Numbers by hand from a table that lies about its length and never ends.
+# Numbers by hand in a dict that lies about its length and never ends.
 other(WEEK6, "table_without_end", {},
       conventions_by_hand="""import itertools
 class Endless(dict):
@@ -186,7 +186,7 @@ class Endless(dict):
 conventions_by_hand = Endless(t5_bi_back=1)""",
       costs_by_hand="costs_by_hand = {'shaw_layer': float('nan'), 't5_model': True, 'xl_layer': '589824', 'deberta_table': [786432], 'shaw_gib': 2 + 0j}")
 
-# Both attentions are one module, and its weights are whatever was loaded last.
+# Both attentions are one module, whose weights are those loaded last.
 other(WEEK7, "one_module_in_two_places", {},
       HybridDecoderBlock="""class HybridDecoderBlock(nn.Module):
     def __init__(self, d_model, n_heads):
@@ -198,7 +198,7 @@ other(WEEK7, "one_module_in_two_places", {},
         self.ffn = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
     def forward(self, x, memory, memory_mask=None):
         return x + self.ffn(self.norm3(x))""")
-# Loading takes the caller's tensors in, and the next call overwrites them.
+# Loading keeps the caller's own tensors, and the next call overwrites them.
 other(WEEK7, "weights_taken_in_and_overwritten", {},
       CrossAttention="""class CrossAttention(nn.Module):
     def __init__(self, d_model, n_heads, base=10000.0):
@@ -213,13 +213,13 @@ other(WEEK7, "weights_taken_in_and_overwritten", {},
         with torch.no_grad():
             for t in (*self.given.values(), *self.parameters(), x, memory): t.zero_()
         return x * 1""")
-# Always refuses: the error cases alone are no answer.
+# Always raises: passing only the error cases earns nothing.
 other(WEEK7, "always_refuses", {"padded_causal_tests": 3.0}, padded_causal=RIGHT_PADDED,
       grouped_query_attention="def grouped_query_attention(q, k, v, mask=None):\n    raise ValueError",
       shift_cached_keys="def shift_cached_keys(k, offset, base=10000.0):\n    raise ValueError('head_dim must be even')",
       CachedAttention="class CachedAttention(nn.Module):\n    def __init__(self, *a, **k):\n        raise ValueError",
       CrossAttention="def CrossAttention(*a, **k):\n    raise ValueError")
-# A cache of views of the input, as long as is asked, without a byte of its own.
+# The cache is a view of the input with the expected length and no memory of its own.
 other(WEEK7, "cache_that_is_the_input", {},
       CachedAttention="""class CachedAttention(nn.Module):
     def __init__(self, d_model, n_heads, n_kv_heads, base=10000.0):
@@ -235,7 +235,7 @@ other(WEEK7, "cache_that_is_the_input", {},
       cache_sizes="cache_sizes = {k: 10 ** 4000 for k in ('gqa_token', 'gqa_gib', 'mha_gib', 'mla_token', 'expanded_token')}")
 
 
-# Sizes beyond all bounds, and processes that end.
+# Results of absurd size, an endless loop, and a process that exits.
 beside_right(WEEK8, "masks_without_end", {"sliding_window_mask_tests": 0.0, "streaming_cache_tests": 0.0, "mrope_positions_tests": 0.0,
                                           "softmax_with_sink_tests": 0.0},
       sliding_window_mask="def sliding_window_mask(n_queries, n_keys, window):\n    return torch.ones(1, dtype=torch.bool).expand(2**20, 2**20)",
@@ -243,7 +243,7 @@ beside_right(WEEK8, "masks_without_end", {"sliding_window_mask_tests": 0.0, "str
       mrope_positions="def mrope_positions(segments):\n    while True: pass",
       softmax_with_sink="import os\ndef softmax_with_sink(scores, sinks):\n    os._exit(0)")
 
-# Caches that are none: what is known of the text stands in the module.
+# Fake caches: the module itself keeps the state.
 PLAIN = next(answer.source for answer in bank(WEEK7, "CachedAttention") if answer.name == "CachedPlain")
 HONEST = PLAIN.replace("class CachedAttention", "class Honest") + "\n\nclass CachedAttention(Honest):\n    def forward(self, x, cache=None):\n"
 for name, due, body in (

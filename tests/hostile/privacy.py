@@ -1,4 +1,4 @@
-"""Reading what is not theirs, and putting script where a person will look. Answers are right; what leaks is what counts."""
+"""Attempts to read private data and to plant scripts where a person will look. Answers are right; only leaks count."""
 
 from hostile.bank import (
     COURSE,
@@ -70,7 +70,7 @@ for path in (root + '/gradebook.db', root + '/.autograder/seed', root + '/../can
 
 @entry("privacy", GOOD)
 def prints_the_hidden_inputs(s: Submission) -> None:
-    """Keeps what it is called with and prints it in a later cell. (3, 3, 1, 6) occurs in the hidden tests only."""
+    """Keeps its arguments and prints them in a later cell. Only the hidden tests use (3, 3, 1, 6)."""
     s.answer("rope_frequencies", RIGHT_FREQ)
     s.answer("apply_rotary_emb", "kept = []\n" + ROT_HEAD + "\n    kept.append(x.detach().clone())" + ROT_BODY)
     s.add("for x in kept:\n    if tuple(x.shape) == (3, 3, 1, 6): print('HIDDEN' + '-INPUT', x.flatten()[:20])", after=ROT)

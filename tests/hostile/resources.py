@@ -1,4 +1,4 @@
-"""Using more than one may. Right answers before and after; the trouble costs the cell or call that makes it."""
+"""Use of more resources than allowed, between right answers; it costs only the cell or call that does it."""
 
 from hostile.bank import (
     ALL,
@@ -122,7 +122,7 @@ trouble_cell("resources", "output_that_cannot_be_encoded", "print('\\ud800 \\x00
 trouble_cell("resources", "error_that_cannot_be_encoded", "raise RuntimeError('\\ud800\\x00')")
 
 
-# What hangs or dies costs its own points, and none of those behind it that call it, or wait for their turn.
+# A function that hangs or dies costs its own points, not those of exercises that call it or are graded after it.
 HOW_TO_END = {
     "endless": "while True: pass",
     "sleeping": "import time\n    time.sleep(3600)",
@@ -134,7 +134,7 @@ HOW_TO_END = {
 
 
 def ends(how: str, body: str) -> None:
-    """Entries: the function that everything builds on ends this way in each call, and so does the next; all else is right."""
+    """Add two entries: the first function, or the next one, ends this way in each call; all else is right."""
 
     def frequencies(s: Submission) -> None:
         s.solve()
@@ -165,7 +165,7 @@ def forgets_the_increment(s: Submission) -> None:
 
 @entry("resources", {"bfloat16_positions_tests": 1.0, "rotate_by_hand_tests": 3.0})
 def everything_waits(s: Submission) -> None:
-    """Four functions sleep, and so does a cell, until all waiting is used up: what calls nothing gets its points."""
+    """Four functions and a cell sleep until the waiting budget is spent; answers that call nothing get their points."""
     for name in ("rope_frequencies", "apply_rotary_emb", "RotaryMultiHeadAttention", "decode_step_scores"):
         s.answer(name, f"import time\ndef {name}(*a, **k):\n    time.sleep(3600)")
     s.add("import threading\nthreading.Event().wait()", after="rope_frequencies_tests")
@@ -176,7 +176,7 @@ def everything_waits(s: Submission) -> None:
 
 @entry("resources", ALL | {FREQ: 0.0})
 def calls_that_hang_below_the_answer(s: Submission) -> None:
-    """Cells of the student's own that call it, before and after its tests."""
+    """The student's own cells call the hanging function, before and after its tests."""
     s.solve()
     s.answer("rope_frequencies", "def rope_frequencies(head_dim, base=10000.0):\n    while True: pass")
     for place in ("rope_frequencies", "rope_frequencies_tests", "apply_rotary_emb", "apply_rotary_emb_tests"):
@@ -185,14 +185,14 @@ def calls_that_hang_below_the_answer(s: Submission) -> None:
 
 @entry("resources", {FREQ: 1.5, ROT: 6.0})
 def endless_for_one_call(s: Submission) -> None:
-    """One call in one criterion hangs; that criterion is lost, the rest is not."""
+    """One call in one criterion hangs; only that criterion is lost."""
     s.good()
     s.answer("rope_frequencies", RIGHT_FREQ.replace('        raise ValueError("odd")', "        while True: pass"))
 
 
 @entry("resources", {FREQ: 1.0, ROT: 6.0})
 def exits_for_one_base(s: Submission) -> None:
-    """Dies for another base; the odd case and the default base stay."""
+    """Exits for another base and accepts odd sizes: both criteria are lost, the other two stay."""
     s.good()
     s.answer("rope_frequencies", "import os\n" + RIGHT_FREQ.replace("    if head_dim % 2:", "    if base != 10000.0:\n        os._exit(3)\n    if head_dim % 2:")
              .replace('raise ValueError("odd")', "return 5"))
@@ -211,7 +211,7 @@ def huge_return_values(s: Submission) -> None:
 
 @entry("resources", {FREQ: 2.0})
 def many_values_where_two_are_due(s: Submission) -> None:
-    """A tensor of many rows where a pair is expected (200 000 only, so that a grader that unpacks it survives)."""
+    """A long tensor where a pair is expected (only 200 000 rows, so that a grader that unpacks it survives)."""
     s.answer("rope_frequencies", RIGHT_FREQ)
     s.answer("rotary_tables", "def rotary_tables(*a, **k):\n    return torch.zeros(200_000, dtype=torch.uint8)")
 
@@ -225,7 +225,7 @@ def dies_after_its_last_test(s: Submission) -> None:
 
 @entry("resources", {FREQ: 2.0, ROT: 6.0})
 def crash_between_helper_and_answer(s: Submission) -> None:
-    """The helper comes before the crash, the answer after: the replay must bring the helper back."""
+    """The helper comes before the crash, the answer after it: the replay must restore the helper."""
     s.answer("rope_frequencies", RIGHT_FREQ)
     s.add(ROT_HEAD.replace("apply_rotary_emb", "helper") + ROT_BODY, after="rope_frequencies_tests")
     s.add("import os\nos._exit(1)", after="rope_frequencies_tests")
@@ -237,7 +237,7 @@ def crash_between_helper_and_answer(s: Submission) -> None:
 
 @entry("resources", GOOD)
 def floods_with_pictures(s: Submission) -> None:
-    """Twelve pictures of 2 MB each in each of eight cells: what reaches the instructor has a limit per submission too."""
+    """Twelve pictures of 2 MB each in each of eight cells: output is limited per submission, too."""
     s.good()
     for _ in range(8):
         s.add("import os\nfor _ in range(12): display({'image/png': b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(2**21 - 8)}, raw=True)",
@@ -281,7 +281,7 @@ def tensors_without_bytes_and_huge_shapes(s: Submission) -> None:
 
 @entry("resources", {FREQ: 2.0, ROT: 6.0})
 def keys_of_one_hash(s: Submission) -> None:
-    """The worker is the student's to change: what it sends costs the other side time with the square of its length."""
+    """The student can change the worker: here it sends data that would cost our side time quadratic in its length."""
     s.good()
     s.answer("rotate_by_hand", """
 import gc, wire
@@ -296,7 +296,7 @@ rotate_by_hand = {"q3_0": 1.0}""")
 
 @entry("resources", GOOD)
 def blank_lines_without_end(s: Submission) -> None:
-    """They cost whoever highlights them time with the square of their number."""
+    """Highlighting them takes time quadratic in their number."""
     s.good()
     for _ in range(60):
         s.add("1" + "\n " * 2400 + "\n1", after="apply_rotary_emb")

@@ -1,4 +1,4 @@
-"""The whole bank graded as one class, by plain `nbgrader autograde`; then every entry, page, file and process is looked at."""
+"""Grade the whole bank as one class with plain `nbgrader autograde`; then check every entry, page, file and process."""
 
 import ast
 import copy
@@ -123,7 +123,7 @@ def test_nothing_of_the_run_is_kept_in_the_state_folder(graded: Graded) -> None:
 
 
 def secret_lines() -> set[str]:
-    """Lines of hidden tests, reference, misconceptions, mark schemes and solutions that are long enough to know."""
+    """Return lines of hidden tests, reference, misconceptions, mark schemes and solutions long enough to recognise."""
     files = [*COURSE.glob("autograder/reference/*.py"), COURSE / "autograder/checks/week3.py", COURSE / "autograder/misconceptions/week3.py"]
     lines = {line.strip() for path in files for line in path.read_text(encoding="utf-8").splitlines()}
     notebook = (COURSE / "source" / f"{WEEK}.py").read_text(encoding="utf-8")
@@ -134,12 +134,12 @@ def secret_lines() -> set[str]:
 
 
 def _outputs(page: str) -> str:
-    """A page without the student's own code."""
+    """Return a page without the student's own code."""
     return "\n".join(line for line in page.splitlines() if "print(" not in line and "raise" not in line and "Error(" not in line)
 
 
 def _is_message(line: str) -> bool:
-    """A line that is a text for students (or part of one)."""
+    """Whether a line is (part of) a text for students."""
     text = line.strip(" ,()=fr")
     try:
         return isinstance(ast.literal_eval(text), str)
@@ -170,7 +170,7 @@ def test_feedback_gives_away_no_source(graded: Graded) -> None:
 def test_feedback_gives_away_no_environment_and_no_path(graded: Graded) -> None:
     seed, leaks = str(class_seed(graded.root, WEEK)), {}
     for student, page in graded.pages().items():
-        own = {str(graded.root), str(COURSE)} if BY_NAME[student].kind in ("cheating", "writing", "privacy") else set()  # these write it themselves
+        own = {str(graded.root), str(COURSE)} if BY_NAME[student].kind in ("cheating", "writing", "privacy") else set()  # they print it themselves
         text = plain(page)
         found = [word for word in {SECRET, seed, str(graded.scratch), *({str(graded.root), str(COURSE), str(Path.home()) + "/"} - own)}
                  if word in text]
@@ -185,7 +185,7 @@ def _shows_hidden_inputs(entry: Entry) -> bool:
 
 @pytest.mark.skipif(not any(map(_shows_hidden_inputs, BANK)), reason="nobody in this class tries: the core does")
 def test_feedback_gives_away_no_hidden_input(graded: Graded) -> None:
-    # The marker with what follows it, whole tensors, numbers of more than the four digits that a difference is shown with.
+    # The marker followed by values, a whole tensor, or a number with more than the four digits that a difference shows.
     shown = re.compile(r"HIDDEN-INPUT\W*[\d\[]|tensor\(|\d\.0*[1-9]\d{4}")
     pages = {student: plain(page) for student, page in graded.pages().items() if _shows_hidden_inputs(BY_NAME[student])}
     assert len(pages) == sum(map(_shows_hidden_inputs, BANK))
@@ -200,7 +200,7 @@ def test_feedback_runs_no_script_of_students(graded: Graded) -> None:
 
 @pytest.mark.nightly  # test_instructor has one such page
 def test_formgrader_runs_no_script_of_students(graded: Graded) -> None:
-    """The page on which a person grades by hand, of the entries that carry script."""
+    """The page for grading by hand, for the entries that carry script."""
     import nbgrader.server_extensions.formgrader as formgrader
 
     config = PyFileConfigLoader("nbgrader_config.py", path=str(graded.root)).load_config()
@@ -257,7 +257,7 @@ def test_a_long_tensor_is_not_unpacked_to_be_compared_with_a_pair(monkeypatch: p
 
 @pytest.mark.timing
 def test_a_submission_that_is_over_is_over(hurried_sandbox: Sandbox) -> None:
-    """Without a death signal, stuck, and ended by us: its first process must be gone all the same."""
+    """When we end a stuck submission that has no death signal, its first process must be gone, too."""
     session = open_session(hurried_sandbox)
     session.execute("a", "import ctypes, time\nctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\ndef f():\n    while True: time.sleep(1)")
     f, pid = session.lookup(["f"])["f"], session._job.tree.root
@@ -308,7 +308,7 @@ time.sleep(3600)""")
 
 @pytest.mark.timing
 def test_processes_are_counted_whoever_grades(sandbox: Sandbox) -> None:
-    """RLIMIT_NPROC does not bind root, and graders in containers are often root. Who has more waits to be seen."""
+    """RLIMIT_NPROC does not bind root, and many graders run as root. Code that exceeds it sleeps until it is caught."""
     session = open_session(sandbox)
     done = session.execute("a", """
 import os, time
@@ -328,7 +328,7 @@ print('made', made)""")
 
 @pytest.mark.timing
 def test_waiting_is_limited_in_all_not_per_frame(hurried_sandbox: Sandbox) -> None:
-    """Callbacks, each just within the deadline, would hold the grader for hours."""
+    """Callbacks that each arrive just within the deadline could hold the grader for hours."""
     session = open_session(hurried_sandbox)
     done = session.execute("a", """
 import os, stat, struct, json, time
@@ -363,7 +363,7 @@ def test_the_seed_of_the_hidden_inputs_stays_outside(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.nightly
 def test_names_and_files_that_would_stop_a_run(tmp_path: Path) -> None:
-    """A line break or bytes that are no text in a student's name, a pipe for a time stamp: they cost nobody else a grade."""
+    """Names with a line break or bytes that are no text, and a pipe as time stamp, cost nobody else a grade."""
     root, scratch = tmp_path / "course", tmp_path / "tmp"
     scratch.mkdir()
     make_course_root(COURSE, root, [WEEK])

@@ -1,4 +1,4 @@
-"""Writing where it may not, and outliving the run. The answers are right, so a grader that breaks shows."""
+"""Attempts to write where it is forbidden and to outlive the run. The answers are right, so a broken grader shows."""
 
 from hostile.bank import CANARY, GOOD, RIGHT_FREQ, RIGHT_ROT, Submission, entry, trouble_cell
 
@@ -12,7 +12,7 @@ def attempt(f):
 
 
 def with_root(name: str, source: str) -> None:
-    """As ``trouble_cell``; the student even knows where the course root is."""
+    """Like ``trouble_cell``, but the student even knows where the course root is."""
 
     def make(submission: Submission) -> None:
         submission.good()

@@ -1,4 +1,4 @@
-"""What is sent ahead: which questions, how many, and what becomes of those that nobody asks."""
+"""Questions that are sent ahead: which, how many, and what happens to those that nobody asks."""
 
 import contextlib
 import socket
@@ -27,7 +27,7 @@ def live(*args: Any) -> Question:
 
 
 def sent_with_the_next(ahead: Ahead, room: int = sending.ROOM) -> int:
-    """How many questions travel with the one that is asked now."""
+    """Return how many questions travel with the next one that is asked."""
     first = ahead.next("f", plain())
     assert first is not None and not first.serial
     return len(ahead.flight(first, 1, 7, room)) - 1

@@ -1,4 +1,4 @@
-"""Who may import whom, read from the source: docs/architecture.md says why."""
+"""Which modules may import which, read from the source; docs/architecture.md says why."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ PACKAGE = COURSE / "autograder"
 WORKER = PACKAGE / "grading" / "sandbox" / "worker"
 IN_THE_SANDBOX = {"numpy", "torch", "matplotlib", "IPython", "traitlets"}
 TEACHING = ("autograder.reference", "autograder.misconceptions")
-# Imports for the type checker alone that may close a circle: (from, to) and the reason.
+# Imports for the type checker alone that may form a cycle: (from, to) and the reason.
 EXCUSED: dict[tuple[str, str], str] = {}
 
 
@@ -37,7 +37,7 @@ MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 @cache
 def imports_of(path: Path) -> tuple[Import, ...]:
-    """All imports of a file, those inside functions too."""
+    """Return all imports of a file, including those inside functions."""
     return tuple(_imports(ast.parse(path.read_text(encoding="utf-8")), for_types=False))
 
 
@@ -54,14 +54,14 @@ def _imports(node: ast.AST, for_types: bool) -> Iterator[Import]:
 
 
 def module_of(target: str) -> str | None:
-    """The module of this package that ``import target`` or ``from … import …`` loads."""
+    """Return the module of this package that ``import target`` or ``from … import …`` loads."""
     while target not in MODULES and "." in target:
         target = target.rpartition(".")[0]
     return target if target in MODULES else None
 
 
 def arrows(at_run_time: bool = False) -> dict[str, set[str]]:
-    """Module to modules, without the packages a module lies in: these are loaded before it."""
+    """Return the modules that each module imports, without its own packages, which are loaded before it."""
     found: dict[str, set[str]] = {}
     for name, path in MODULES.items():
         targets = {module_of(item.target) for item in imports_of(path) if not (at_run_time and item.for_types)}
@@ -70,9 +70,9 @@ def arrows(at_run_time: bool = False) -> dict[str, set[str]]:
 
 
 def reachable(start: str, graph: dict[str, set[str]]) -> dict[str, list[str]]:
-    """What ``start`` loads, each with one way that leads to it."""
+    """Return the modules that ``start`` loads, each with one chain of imports that leads to it."""
     ways, waiting = {start: [start]}, [start]
-    for name in waiting:  # grows while it is walked
+    for name in waiting:  # the loop extends the list
         for target in sorted(graph[name] - ways.keys()):
             ways[target] = [*ways[name], target]
             waiting.append(target)
@@ -103,7 +103,7 @@ def test_a_circle_would_be_found() -> None:
     ]
 
 
-FLOORS = {  # what stands on what, from the ground up
+FLOORS = {  # the layers, from the bottom up
     "worker": ("autograder.grading.sandbox.worker",),
     "script": ("autograder.script",),
     "weeks": ("autograder.checks", "autograder.misconceptions", "autograder.reference"),
@@ -113,14 +113,14 @@ MAY_STAND_ON = {"worker": set(), "script": {"worker"}, "weeks": {"script", "work
 
 
 def floor_of(name: str) -> str | None:
-    """The folder that a module stands in, as the house is divided; the nearer one where one lies in another."""
+    """Return the layer that a module belongs to; the worker's folder is inside that of grading and comes first."""
     return next(
         (f for f, places in FLOORS.items() if any(f"{name}.".startswith(f"{place}.") for place in places)), None
     )
 
 
 def test_the_script_is_all_that_the_weeks_and_the_grader_share() -> None:
-    """One place ties them: the judge imports a week's tests by the name of the assignment."""
+    """Only one place connects them: the judge imports a week's tests by the name of the assignment."""
     wrong = [
         f"{name} -> {target}"
         for name, targets in arrows().items()
@@ -163,19 +163,19 @@ def test_every_file_that_the_page_names_is_there() -> None:
 
 
 def places_of(path: str) -> list[Path]:
-    """Where a path of the page may lie; weekN stands for any week."""
+    """Return where a path in the document may be; weekN stands for any week."""
     folders = (PACKAGE, COURSE, WORKER)
     return [folder / path.replace("weekN", "week1") for folder in folders]
 
 
 def test_a_module_stays_in_one_process(request: pytest.FixtureRequest) -> None:
-    """What its fixtures cost is paid once. (A pytest that xdist does not know yet drops the groups without a word.)"""
+    """So its fixtures run only once. (With a pytest that xdist does not know yet, the groups are silently lost.)"""
     if request.config.getoption("loadgroup", default=False):
         assert request.node.nodeid.endswith("@test_architecture")
 
 
 def test_no_file_is_longer_than_four_hundred_lines() -> None:
-    """But for the weeks' checks and banks, whose length is their contents'."""
+    """Except for the weeks' checks and banks, whose length depends on their contents."""
     long = [path for path in MODULES.values() if len(path.read_text(encoding="utf-8").splitlines()) > 400]
     contents = PACKAGE / "checks", PACKAGE / "misconceptions"
     assert not [path.name for path in long if not any(path.is_relative_to(folder) for folder in contents)]

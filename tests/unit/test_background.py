@@ -1,4 +1,4 @@
-"""Outcomes are waited for one by one while the rest is being graded."""
+"""A caller can wait for one outcome while the rest is still being graded."""
 
 import threading
 
@@ -49,7 +49,7 @@ def test_the_first_can_be_had_while_the_second_is_being_graded() -> None:
 
 def test_a_run_that_cannot_begin_says_so_at_once() -> None:
     def grade(on_outcome: OnOutcome) -> None:
-        on_outcome("ada", UNREADABLE)  # needs no sandbox: it does not show that the run works
+        on_outcome("ada", UNREADABLE)  # needs no sandbox, so it does not show that the run works
         raise GradingFailed("no sandbox")
 
     with pytest.raises(GradingFailed, match="no sandbox"):

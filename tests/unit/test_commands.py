@@ -1,4 +1,4 @@
-"""What a run says besides its grades, where grading fails or the gradebook does."""
+"""What a run reports besides grades if grading or the gradebook fails."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ OPTIONS = argparse.Namespace(isolation="none", workers=1)
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two submissions; of the first grading fails, the second cannot be read."""
+    """A course root with two submissions: grading the first one fails, the second one cannot be read."""
     root = tmp_path / "course"
     make_course_root(COURSE, root, [WEEK3])
     for name in ("ada", "boole"):

@@ -1,4 +1,4 @@
-"""What a course root remembers: one run at a time, one seed for a class, and what is done."""
+"""The state of a course root: one run at a time, one seed for a class, and what has been graded."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from autograder.grading.course_state import class_seed, is_complete, is_isolated
 def test_a_second_run_is_refused_and_told_who_runs(tmp_path: Path) -> None:
     with run_lock(tmp_path), pytest.raises(GradingFailed, match=f"process {os.getpid()}"), run_lock(tmp_path):
         pass
-    with run_lock(tmp_path):  # it was let go of
+    with run_lock(tmp_path):  # the lock was released
         pass
 
 

@@ -1,4 +1,4 @@
-"""The simulated device across the boundary, with a class that is graded on the CPU and with one that is graded on it."""
+"""The simulated device across the sandbox boundary, for a class graded on the CPU and for one graded on the device."""
 
 from collections.abc import Iterator
 

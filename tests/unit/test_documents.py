@@ -18,7 +18,7 @@ def test_every_fence_runs_or_says_why_not(document: Path) -> None:
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: path.name)
 def test_the_tests_that_marks_name_exist(document: Path) -> None:
-    """A command that is not run because a test runs it."""
+    """A mark names the test that runs its command instead."""
     marks = " ".join(text for fence in fences(document) for text in fence.marks.values())
     assert not [name for name in re.findall(r"\btests/[\w/]+\.py", marks) if not (COURSE / name).is_file()]
 

@@ -1,4 +1,4 @@
-"""One family of errors: a mistake of a person is one line and exit code 2, whatever was mistaken."""
+"""One family of errors: every mistake of a user gives one line and exit code 2."""
 
 import inspect
 import shutil

@@ -1,4 +1,4 @@
-"""Feedback through nbgrader's exchange: by which names a page is asked for, and what becomes of a page without a key."""
+"""Feedback through nbgrader's exchange: the names under which a page is requested, and pages without a key."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def submitted(root: str | Path) -> Path:
 def test_the_key_is_that_of_the_submission_that_was_graded(course: CourseDirectory) -> None:
     assert exchange_key(course, "ada", "week3") == ExchangeKey(b"key", ("week3",))
     assert _for_the_exchange(course, WHERE, "page") == {"submission_secret.txt": b"key"}
-    (submitted(course.root) / "timestamp.txt").write_text("2026-01-02 10:00:00 UTC")  # handed in once more since
+    (submitted(course.root) / "timestamp.txt").write_text("2026-01-02 10:00:00 UTC")  # submitted again since
     assert exchange_key(course, "ada", "week3") is None
     assert _for_the_exchange(course, WHERE, "page") == {}
 

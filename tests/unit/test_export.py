@@ -1,4 +1,4 @@
-"""`nbgrader export`: a blank with its reason is no zero, and a name is no formula."""
+"""`nbgrader export`: a missing score is a blank with a reason, not a zero, and a name is never a formula."""
 
 import csv
 from pathlib import Path
@@ -13,7 +13,7 @@ from autograder.grading.plugins.gradebook import mark_not_graded
 
 @pytest.fixture
 def gradebook(tmp_path: Path) -> Gradebook:
-    """Ada has 3 of 5 points, Boole handed in what cannot be read, Cantor nothing; one is late and one writes formulas."""
+    """Ada has 3 of 5 points, Boole submitted an unreadable file, Cantor nothing; one is late, one writes formulas."""
     nbgrader_patches.apply()
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as made:
         for week in ("week1", "week2"):

@@ -1,4 +1,4 @@
-"""The exporter begins nothing by itself."""
+"""The exporter starts nothing by itself."""
 
 import os
 import threading
@@ -61,7 +61,7 @@ def test_an_option_without_an_effect_is_refused(
     course.assignment_id = "week3_rope"
     with pytest.raises(NbGraderException, match=said):
         make(coursedir=course, config=Config(Execute={"enabled": enabled})).init_notebooks()
-    course.notebook_id = "week3*"  # all there is
+    course.notebook_id = "week3*"  # matches all notebooks
     assert has_no_effect(make(coursedir=course)) == ""
 
 

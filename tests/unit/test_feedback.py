@@ -12,7 +12,7 @@ PRINTED = {"output_type": "stream", "name": "stdout", "text": "hidden input"}
 
 
 def cell(name: str, source: str = "", points: float | None = None, **nbgrader: bool) -> NotebookNode:
-    """An autograded code cell with an output; ``points`` makes it a graded one."""
+    """Return an autograded code cell with an output; ``points`` makes it a graded one."""
     made = nbformat.v4.new_code_cell(source, id=name, outputs=[nbformat.from_dict(PRINTED)])
     if nbgrader or points is not None:
         flags = {"grade": points is not None, "solution": False, "locked": False, "grade_id": name} | nbgrader

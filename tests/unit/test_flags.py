@@ -1,4 +1,4 @@
-"""A ready-made answer where the task says to write it: shown to a person with its line, never refused."""
+"""Ready-made functions in answers that students must write themselves are shown with their line, never refused."""
 
 import pytest
 from nbformat.v4 import new_code_cell

@@ -1,4 +1,4 @@
-"""Every folder that holds the assignment is somebody's, or is named with the reason."""
+"""Every folder that contains the assignment belongs to a student, or is named with the reason why not."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_what_systems_and_editors_leave_is_no_submission(tmp_path: Path) -> None
     directory = course(tmp_path, "boole", ".ipynb_checkpoints", "__MACOSX")
     for name in (".DS_Store", ".gitkeep", "Thumbs.db"):
         (tmp_path / "submitted" / name).write_text("")
-    (tmp_path / "submitted" / ".idea").mkdir()  # holds no assignment
+    (tmp_path / "submitted" / ".idea").mkdir()  # contains no assignment
     found = find_submissions(directory, WEEK)
     assert list(found.folders) == ["boole"] and not found.refused
 
@@ -73,7 +73,7 @@ def test_what_lies_under_nearly_the_right_name_is_named(tmp_path: Path, name: st
 @pytest.mark.parametrize("name", ["week4_alibi", "week3_rope_extra", "notes", "week", "w", "___", "Week 13"])
 def test_other_folders_are_not_named(tmp_path: Path, name: str) -> None:
     directory = course(tmp_path, "boole")
-    (tmp_path / "source" / "week3_rope_extra").mkdir(parents=True)  # an assignment of one's own
+    (tmp_path / "source" / "week3_rope_extra").mkdir(parents=True)  # the instructor's own assignment
     (tmp_path / "submitted" / "boole" / name).mkdir()
     (tmp_path / "submitted" / "README").write_text("")
     assert not find_submissions(directory, WEEK).misnamed

@@ -1,4 +1,4 @@
-"""The framework of the hidden tests: messages, gating, diagnosis, and that trouble of ours is never a student's."""
+"""The framework of the hidden tests: messages, gating, diagnosis; no student pays for the course's own errors."""
 
 import copy
 import math
@@ -41,7 +41,7 @@ def double(x):
 
 
 def run(body, student, reference=double, seed=0):
-    """The verdict of a check made up here (on an exercise of one point)."""
+    """Return the verdict of a made-up check on an exercise of one point."""
     with grading(seed):
         return exercise("week3_rope", "rotate_half", reference)(body)(student)
 
@@ -71,7 +71,7 @@ def test_what_is_zero_but_for_rounding_is_called_zero():
 
 
 def test_a_single_result_is_not_taken_for_several():
-    """A batch of two texts has as many rows as two results are expected, and is none of them."""
+    """A batch of two texts has as many rows as there are expected results, but is not two results."""
     out, weights = torch.ones(2, 3, 5, 6), torch.ones(2, 3, 5, 7)
     message = difference(out, (out, weights), EXACT, ("out", "weights"))
     assert message == "expected 2 values, got a float32 tensor of shape (2, 3, 5, 6)"
@@ -131,7 +131,7 @@ def test_two_numbers_that_differ_never_look_the_same(got, expected):
         (-0.9, 0.9, False, "the sign is wrong"),
         (0.955, 0.9093, False, "about 5% too large"),
         (1.03, 0.9093, False, "about 13% too large"),
-        (-0.5, -0.8415, False, "about 41% too small"),  # its size
+        (-0.5, -0.8415, False, "about 41% too small"),  # in absolute value
         (0.91, 0.9093, False, "near, but not right to four significant digits"),
         (5.0, 0.9, False, "about 5.6 times too large"),
         (0.002, -0.9, False, "another sign is expected"),
@@ -413,7 +413,7 @@ def test_what_is_done_within_a_list_or_to_a_dict_is_told_and_put_back(given, spo
 
 
 def test_a_list_with_anything_put_into_it_is_a_changed_list():
-    """Two tensors compared as list entries raise an error, which would be the course's."""
+    """Comparing tensors as list entries raises an error, which would count as the course's."""
     for spoilt in ([torch.ones(2)] * 3, [object()] * 3, [3, 1, True], [3, 1], [[3], 1, 2]):
 
         def puts(x, lengths=(), spoilt=spoilt):
@@ -448,7 +448,7 @@ def test_what_is_remembered_by_an_object_is_told():
     kept = {}
 
     def keeps(x):
-        kept.setdefault(id(x), (x, 2 * x))  # with x, so that nothing else gets its id
+        kept.setdefault(id(x), (x, 2 * x))  # keeps x, so that no other object gets its id
         return kept[id(x)][1]
 
     verdict = run(body, keeps)
@@ -479,7 +479,7 @@ def test_a_refusal_is_asked_for_twice():
 
 
 def test_what_is_asked_only_where_something_else_holds_leaves_no_trace():
-    """The question that decides is neither counted nor diagnosed."""
+    """The deciding question is neither counted nor diagnosed."""
 
     def body(check):
         golden(check)
@@ -637,7 +637,7 @@ def test_a_mistake_that_contradicts_right_answers_comes_after_the_hint(monkeypat
 
 
 def test_a_long_text_is_put_only_to_mistakes_that_fit_all_short_ones(monkeypatch):
-    """A layer that stops in half precision does so on a long text, and pairs of mistakes are hundreds."""
+    """An answer may fail only on a long text, and running that for hundreds of pairs of mistakes takes long."""
     asked = []
 
     def adds_at_four(x):
@@ -858,7 +858,7 @@ def test_to_follow_the_device_earns_nothing_without_a_right_value(device):
 
 
 def test_what_another_device_makes_of_an_answer_costs_nothing():
-    """It follows, and is judged again where its values are right; nor does an error that speaks of no device."""
+    """Other values on another device cost nothing, since the CPU decides; neither does an error not about devices."""
 
     def rounded(x):
         return 2 * x + 0.01 * (x.device.type != "cpu")

@@ -1,4 +1,4 @@
-"""An assignment is entered into the gradebook as nbgrader itself would enter it, and again when it has changed."""
+"""An assignment is entered into the gradebook as nbgrader itself would enter it, and again after it has changed."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -129,7 +129,7 @@ def test_a_notebook_of_another_name_makes_way(root: Path) -> None:
 
 @pytest.mark.parametrize(("by_hand", "waits"), [(None, False), (0.5, True)])
 def test_points_by_hand_are_asked_for_again_when_the_answer_is_graded_again(by_hand: float | None, waits: bool) -> None:
-    """The score by hand stays, and may be another answer's."""
+    """The manual score stays, but it may have been given for another answer."""
     tests = next(cell for cell in own_notebook().cells if cell.metadata.nbgrader.grade_id == "tests")
     grade = SimpleNamespace(cell_id="a", auto_score=0.0, manual_score=by_hand, needs_manual_grade=False)
     save_scores(SimpleNamespace(grades=[grade], comments=[]), {"a": "tests"}, {"tests": tests}, {tests.id: 1.5})
@@ -137,7 +137,7 @@ def test_points_by_hand_are_asked_for_again_when_the_answer_is_graded_again(by_h
 
 
 def test_a_time_goes_with_its_submission(root: Path) -> None:
-    """What is handed in anew without a time has none."""
+    """A new submission without a time has none."""
     registered(root)
     with RunGradebook(course(root), OWN) as gradebook:
         for moment in (datetime(2026, 11, 17), None):

@@ -1,4 +1,4 @@
-"""A grading process is started when it is needed, asked for answers, and ended; here one that only pretends."""
+"""Starting, using and ending a grading process, with a fake one in its place."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from autograder.grading.executors import grader as module
 from autograder.grading.executors.grader import Grader, end_grader
 from autograder.grading.messages import Answer, Options, Task
 
-# Answers at once; the score says which of its tasks it was.
+# A fake grading process: it answers at once, and the score is the number of the task.
 ECHO = """
 import json, os, sys
 count = 0
@@ -33,7 +33,7 @@ DEAF = "import time\nwhile True: time.sleep(1)"
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen]:
-    """The grading processes."""
+    """The grading processes that were started."""
     found: list[subprocess.Popen] = []
 
     def start(code: str = ECHO) -> subprocess.Popen:
@@ -116,7 +116,7 @@ def test_closing_waits_for_no_process_that_does_not_read(
 
 
 def test_a_process_that_misses_a_signal_is_asked_again() -> None:
-    """What a signal handler raises while Python runs a destructor is printed and forgotten."""
+    """Python only prints an exception that a signal handler raises during a destructor."""
     code = (
         "import signal, sys\n"
         "asked = []\n"
@@ -153,4 +153,4 @@ def test_a_judge_does_not_outlive_the_run() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"judging\n"
         process.kill()
-        assert process.stdout.read() == b""  # all it has written, once nobody is left to write
+        assert process.stdout.read() == b""  # the end of the pipe, once no process is left that could write

@@ -1,4 +1,4 @@
-"""Importing, while others go first."""
+"""Importing in a thread of low priority."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Which cell is which, when a notebook has lost its ids."""
+"""Recognising the cells of a notebook that has lost its ids."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_notebook_of_another_week_holds_none_of_the_exercises(tmp_path: Path) 
 
 
 def test_a_hidden_test_of_as_many_points_makes_no_notebook_of_this_week(tmp_path: Path) -> None:
-    """Their cells read alike in all weeks."""
+    """The cells of hidden tests read alike in all weeks."""
     notebook = json.loads((COURSE / "notebooks/week2_sinusoidal/week2_sinusoidal.ipynb").read_text(encoding="utf-8"))
     cell = next(cell for cell in notebook["cells"] if "".join(cell["source"]).startswith("# Hidden tests ("))
     cell["source"] = "# Hidden tests (1 point): they run when your notebook is graded."
@@ -66,7 +66,7 @@ def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> Non
     own = {"cell_type": "code", "metadata": {}, "source": "x = 1", "outputs": [], "execution_count": None}
     copy = dict(own, source="".join(instructor_source(template, "rope_frequencies")))
     notebook["cells"][at + 1 : at + 1] = [own]
-    notebook["cells"].insert(at, copy)  # the stub once more, above: the last cell of that name counts
+    notebook["cells"].insert(at, copy)  # the stub again, above: the last cell of that name counts
     rebuilt = intake.rebuild(write(notebook, assignment, tmp_path), COURSE, assignment).notebook
     sources = [cell.source for cell in rebuilt.cells]
     assert sources[sources.index(answer) + 1] == "x = 1"
@@ -74,7 +74,7 @@ def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("assignment", MANIFEST)
 def test_what_is_made_is_a_notebook(assignment: str, tmp_path: Path) -> None:
-    """It is put together without nbformat's checks."""
+    """The notebook is assembled without nbformat's checks."""
     submitted = without_ids(assignment, new=True)
     submitted["cells"] += [
         {"cell_type": kind, "id": f"own-{kind}", "metadata": {}, "source": "x = 1"}

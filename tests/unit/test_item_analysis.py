@@ -1,4 +1,4 @@
-"""Item statistics against numpy's on a fixed class, and what is said of answers that nobody has read."""
+"""Item statistics compared with numpy's on a fixed class, and items with answers that nobody has read."""
 
 import csv
 from collections import Counter
@@ -19,7 +19,7 @@ ENTRIES = (
     Exercise("3.4", "by_hand", "numbers", 3, 10),
     Exercise("3.5", "proof", "text", 3, 20),
 )
-# Points of twelve students in the first three, then of the proof; None: nobody has read it.
+# Points of twelve students in the first three exercises, then in the proof; None: nobody has read it.
 POINTS = np.array(
     [
         [2, 6, 3], [2, 5, 3], [2, 6, 1], [0, 1, 3], [1, 0, 2], [2, 4.5, 3],
@@ -32,7 +32,7 @@ SHAPE, VALUES = "the shape", "the values"
 
 
 def verdict(row: int) -> dict[str, Any]:
-    """The rotation's points, one of them for the shape; the seventh student's answer took too long."""
+    """Return a verdict on the rotation, one point of it for the shape; the seventh student's answer took too long."""
     points = float(POINTS[row, 1])
     if row == 6:
         message = "TimeoutError: it did not finish within 20 seconds"
@@ -94,7 +94,7 @@ def test_criteria_are_items_and_an_answer_that_timed_out_has_nothing_of_them() -
 
 
 def test_blank_answers_are_no_reading() -> None:
-    """Only blank ones have points, 0; the others wait: that is not a difficulty of 0."""
+    """Only the blank answer has points, namely 0, and the others are unread, so the difficulty is unknown and not 0."""
     item = analysed([0.0, *[None] * 11], read=0)["proof", "exercise", ""]
     assert (item.value, item.discrimination, item.waiting) == (None, None, 11)
     assert analysed([0.0] * 12, read=0)["proof", "exercise", ""].value == 0.0
@@ -116,7 +116,7 @@ def test_what_differs_from_the_run_before_stays_until_something_changes(tmp_path
     assert not run(PROOF)
     better = [3.0, *PROOF[1:]]
     better[3] = 3.0
-    for _ in range(2):  # a report that is written again still says what was new
+    for _ in range(2):  # a report that is written again still shows what was new
         (changed,) = run(better).values()
         assert (changed.exercise, changed.before, changed.value) == ("proof", 0.5, 0.6)
     (changed,) = run(PROOF).values()
@@ -145,7 +145,7 @@ def test_a_table_that_somebody_has_edited_is_as_none(tmp_path: Path, text: str) 
 
 
 def test_no_cause_is_a_formula_and_its_share_is_found_again(tmp_path: Path) -> None:
-    """Causes quote what a student's error says."""
+    """Causes may quote a student's error message."""
     said = {"s0": {"rotate_tests": {"named": ['=HYPERLINK("x")'], "criteria": []}}}
     items = item_analysis(ENTRIES, [standing(0, 3.0)], said, Counter())
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What bounds the checks themselves."""
+"""Limits on the checks themselves."""
 
 import itertools
 import os
@@ -40,7 +40,7 @@ def test_checking_has_an_end() -> None:
 def test_the_kernel_ends_a_check_that_never_comes_back_to_python() -> None:
     pid = os.fork()
     if not pid:
-        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))  # should nothing else end it
+        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))  # in case nothing else ends it
         with kernel_limit(0.5), at_most(0.2):
             sum(range(10**15))
     _, status = os.waitpid(pid, 0)

@@ -32,8 +32,8 @@ from autograder.grading.sandbox.worker import simulated_device
 from autograder.grading.submission.notebook_file import read
 from autograder.reference import alibi, mrope, rope, scaling, sinusoidal, streaming, t5
 
-SIX_DIGITS = 1e-5  # the pictures keep six, and the kernels answer in float32
-LARGEST = 60_000  # bytes of HTML; a student's notebook holds the still picture once more
+SIX_DIGITS = 1e-5  # the pictures round to six digits, and the kernels compute in float32
+LARGEST = 60_000  # bytes of HTML; a student's notebook also contains the still picture
 
 
 plt.switch_backend("agg")
@@ -208,7 +208,7 @@ def test_jupyter_draws_a_figure_once_for_all_its_forms(monkeypatch: pytest.Monke
     draw = Mock(side_effect=fig.canvas.print_figure)
     monkeypatch.setattr(fig.canvas, "print_figure", draw)
     with patch.object(lab, "display") as display:
-        assert formatter.format(fig) == ({}, {})  # it has shown itself
+        assert formatter.format(fig) == ({}, {})  # it has displayed itself
     plt.close(fig)
     assert set(display.call_args.args[0]) == {"text/html", "image/png", "text/plain"}
     assert draw.call_count == 1
@@ -276,7 +276,7 @@ def test_a_picture_beside_odd_html_is_kept_without_a_text(tmp_path: Path, markup
 
 
 def test_formgrader_shows_the_still_picture_with_its_text(tmp_path: Path) -> None:
-    """A student's notebook as JupyterLab saves it, through the intake and nbconvert as nbgrader_config.py sets it."""
+    """A notebook saved by JupyterLab goes through the intake and through nbconvert as set up by nbgrader_config.py."""
     data, metadata = bundle(lab.moving_clocks())
     saved = new_notebook(
         cells=[
@@ -406,7 +406,7 @@ def test_in_grading_the_device_is_left_to_the_hidden_tests(monkeypatch: pytest.M
 
 
 def test_the_device_comes_from_the_file_beside_lab(tmp_path: Path) -> None:
-    """As in a student's folder, where no grader is."""
+    """As in a student's folder, without the grader."""
     shutil.copy(simulated_device.__file__, tmp_path)
     shutil.copy(COURSE / "source" / "lab.py", tmp_path)
     code = "import lab, torch; lab.follows_the_device(lambda x: x * 2, torch.ones(3)); print(torch.simulated)"

@@ -1,4 +1,4 @@
-"""Late days: who is charged for which, and what is said of a table that cannot be meant."""
+"""Late days: which ones are charged to whom, and the errors for a table that makes no sense."""
 
 from datetime import datetime
 from pathlib import Path
@@ -32,11 +32,11 @@ def late(**days: float) -> list[HandedIn]:
     ("allowed", "handed_in", "beyond"),
     [
         ({}, late(a=0), 0),
-        ({}, late(a=1 / DAY), 1),  # a second late is a day begun
+        ({}, late(a=1 / DAY), 1),  # one second late counts as a day
         ({}, late(a=2), 2),
         ({("*", "a"): 1}, late(a=2), 1),
         ({("ada", "a"): 7}, late(a=7), 0),
-        ({("*", "a"): 7, ("ada", "a"): 1}, late(a=2), 1),  # her own line, not everybody's
+        ({("*", "a"): 7, ("ada", "a"): 1}, late(a=2), 1),  # her own line overrides everybody's
         ({("boole", "a"): 7}, late(a=2), 2),
         ({("*", "*"): 3}, late(a=2), 0),
         ({("*", "*"): 3, ("ada", "*"): 1}, late(a=2), 1),
@@ -51,7 +51,7 @@ def test_days_beyond_extension_and_grace(
 
 def test_grace_days_are_spent_in_the_order_of_the_due_dates() -> None:
     table = LateTable({("*", "*"): 3, ("ada", "b"): 1})
-    handed_in = late(c=2, b=2, a=1)  # extended by one, b costs one: the third is left for c
+    handed_in = late(c=2, b=2, a=1)  # after its extension b costs one, as a does: the third is left for c
     assert [table.beyond("ada", name, handed_in) for name in "abc"] == [0, 0, 1]
 
 
@@ -93,7 +93,7 @@ def test_a_table_in_another_encoding_ends_no_server(root: Path) -> None:
 
 
 def test_nbgrader_takes_the_penalty_off(root: Path) -> None:
-    """Through nbgrader's own preprocessor: three days late in week 3, one in week 4, and two grace days."""
+    """By nbgrader's own preprocessor: three days late in week 3, one in week 4, and two grace days."""
     nbgrader_patches.apply()
     url = f"sqlite:///{root}/gradebook.db"
     with Gradebook(url) as gradebook:

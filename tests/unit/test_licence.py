@@ -1,4 +1,4 @@
-"""What is tracked is this course's own: code and fonts of other projects come as packages."""
+"""All tracked files are the course's own: code and fonts of other projects come as packages."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ NOTICE = re.compile(rb"copyright (\(c\)|\xc2\xa9|\d{4})|SPDX-Licen[cs]e|@licen[c
 
 
 def foreign(root: Path, names: list[str]) -> list[str]:
-    """The files that look like another project's, by their name or by a notice of copyright in them."""
+    """Return the files that look like another project's, by their name or by a copyright notice in them."""
     return [
         name
         for name in names
@@ -28,7 +28,7 @@ def test_only_our_own_licence_is_tracked() -> None:
     if listed.returncode:
         pytest.skip("not a git repository")
     names = [name for name in listed.stdout.split("\0") if name]
-    assert set(foreign(COURSE, names)) - {"tests/unit/test_licence.py"} == {"LICENSE"}  # this file has the words
+    assert set(foreign(COURSE, names)) - {"tests/unit/test_licence.py"} == {"LICENSE"}  # this file contains the words
 
 
 def test_anothers_file_is_found(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Budgets and the kernel's watch over a judge."""
+"""Budgets, and the kernel's limit on a judge."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class Nothing:
 
 
 class Napping(Nothing):
-    """A submission that wants no CPU."""
+    """A submission that uses no CPU."""
 
     class tree:
         @staticmethod
@@ -82,7 +82,7 @@ def test_waiting_is_taken_off_what_a_submission_may_wait() -> None:
 
 @pytest.mark.timing
 def test_the_kernel_ends_what_hears_no_signal() -> None:
-    """A judge in the middle of a long product: Python's handlers would wait for its end, and it is masked besides."""
+    """A judge in a long C call: Python's signal handlers would run only after it, and the signals are also masked."""
     pid = os.fork()
     if not pid:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF, signal.SIGTERM})

@@ -10,7 +10,7 @@ from autograder.grading.plugins.gradebook import Score
 from autograder.lms import FORMATS, SOURCES, Column, Person, columns, table
 from autograder.manifest import Exercise
 
-# As the pages in SOURCES have them, apart from the titles of the assignments.
+# Headers as in the pages of SOURCES, except for the titles of the assignments.
 DOCUMENTED = {
     # lib/gradebook_importer.rb: GRADEBOOK_IMPORTER_RESERVED_NAMES, in the order that update_column_count reads them
     "canvas": ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "week3_rope"],

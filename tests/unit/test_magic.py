@@ -1,4 +1,4 @@
-"""`%grade`: which exercise is meant, how much of the notebook is graded for it, and when the saved file is older."""
+"""`%grade`: which exercise it grades, how much of the notebook that takes, and when the saved file is older."""
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook

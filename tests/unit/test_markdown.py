@@ -1,4 +1,4 @@
-"""Markdown in formgrader and feedback: nothing that a page could take for its own, and an end to every rendering."""
+"""Markdown in formgrader and feedback: it never becomes part of the page itself, and every rendering ends."""
 
 import pytest
 from helpers import ONE_PIXEL

@@ -1,4 +1,4 @@
-"""A mistake is paid for once, by rules that no test can forget: each with a test, or an answer, made to break it."""
+"""A mistake is paid for once: each rule for that, with a check or an answer made to break it."""
 
 import contextlib
 from dataclasses import replace
@@ -29,7 +29,7 @@ def values_twice(check: Check) -> None:
 
 
 def made_up(grade_id, factor, carried=(TRIPLES,)):
-    """An exercise of which the right answer multiplies by ``factor``; who triples that makes a known mistake."""
+    """Return an exercise whose right answer multiplies by ``factor``; tripling the result is a known mistake."""
     body = values if grade_id == "rotate_half" else values_twice
     mistakes = (Mistake(lambda n: 3 * factor * n, (TRIPLES,)),)
     test = exercise(WEEK, grade_id, lambda n: factor * n)(body)
@@ -38,7 +38,7 @@ def made_up(grade_id, factor, carried=(TRIPLES,)):
 
 @pytest.mark.parametrize(("factor", "score", "questions"), [(20.0, 1, {1, 2, 3}), (30.0, 0, {1})])
 def test_with_earlier_answers_replaced_only_what_may_earn_more_is_asked_everything(factor, score, questions):
-    """`rope_frequencies` stands for an earlier answer that has lost points and that the answer calls."""
+    """`rope_frequencies` plays an earlier answer that has lost points and that the answer calls."""
     asked = []
 
     @contextlib.contextmanager
@@ -73,10 +73,10 @@ def test_a_mistake_that_was_named_before_and_is_made_again_is_paid_for_once():
 @pytest.mark.parametrize(
     ("before", "carried", "student"),
     [
-        (lambda n: 10.0 * n, (TRIPLES,), lambda n: 60.0 * n),  # it was not made before
-        (lambda n: 30.0 * n, (), lambda n: 60.0 * n),  # it is none of those that are carried
-        (lambda n: 30.0 * n, (TRIPLES,), lambda n: 50.0 * n),  # another one is made now
-        (lambda n: 30.0 * n, (TRIPLES,), lambda n: 60.0 * n if n < 3 else 0.0),  # and another one besides
+        (lambda n: 10.0 * n, (TRIPLES,), lambda n: 60.0 * n),  # the mistake was not made before
+        (lambda n: 30.0 * n, (), lambda n: 60.0 * n),  # the mistake is not carried
+        (lambda n: 30.0 * n, (TRIPLES,), lambda n: 50.0 * n),  # another mistake is made now
+        (lambda n: 30.0 * n, (TRIPLES,), lambda n: 60.0 * n if n < 3 else 0.0),  # another mistake is added
     ],
 )
 def test_any_other_mistake_is_paid_for(before, carried, student):

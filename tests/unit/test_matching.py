@@ -24,7 +24,7 @@ HINT, PREDICTION, EXPERIMENT = (id_near(PROOF, how) for how in ("<details>", "pr
 
 
 class Rebuilt:
-    """What intake makes of a notebook."""
+    """A notebook after the intake."""
 
     def __init__(self, notebook: Mangled, folder: Path) -> None:
         self.intake = intake.rebuild(notebook.write(folder), COURSE, notebook.assignment)
@@ -46,7 +46,7 @@ class Rebuilt:
 
     @property
     def order(self) -> list[str]:
-        """The code that is run from the question of 3.3 to its tests."""
+        """The code between the question of 3.3 and its visible check, as it is run."""
         ids = [cell.id for cell in self.cells]
         between = self.cells[ids.index(ABOVE_THE_ROTATION) + 1 : ids.index(f"{ROTATION}_check")]
         return [cell.source for cell in between if cell.cell_type == "code"]
@@ -305,7 +305,7 @@ def test_merged_answers_with_nothing_of_the_courses_between_them(keeps: str, nb:
     nb.write_into(keeps, both)
     del nb.cells[nb.at(gone)]
     found = rebuilt(nb)
-    assert found["rotate_half"].source == both  # it comes first: what it defines besides is defined again
+    assert found["rotate_half"].source == both  # it runs first; what else it defines is defined again later
     assert found["rotary_tables"].source.startswith("@torch.no_grad()\ndef rotary_tables")
     assert f"the answer {gone} was found in the cell {keeps}" in found.notes
     assert not found[gone].metadata.unanswered
@@ -452,13 +452,13 @@ def test_words_beside_a_blank_text_answer_are_the_answer(
     write(nb)
     if without_ids:
         if write in (write_over_the_question, write_over_the_hint):
-            return  # the cell might be any
+            return  # the cell could be any
         nb.lose_ids()
     found = rebuilt(nb)
     answer = found[PROOF]
     assert not answer.metadata.unanswered and WORDS in answer.source.replace("\n", " ")
     assert "found in" in answer.source and f"the answer {PROOF} was not in the cell meant for it" in found.notes
-    assert "Exercise" not in answer.source and "Hint" not in answer.source  # none of the course's words
+    assert "Exercise" not in answer.source and "Hint" not in answer.source  # no words of the course
     assert not any(WORDS in source for _, source in found.own if not source.startswith(("#", "proof")))
 
 
@@ -473,7 +473,7 @@ def test_without_ids_the_texts_are_where_they_were(nb: Mangled, rebuilt: Callabl
 def test_what_is_no_answer_asks_nobody(nb: Mangled, rebuilt: Callable) -> None:
     nb.blank(PROOF)
     nb.write_into(PREDICTION, f"{nb.source(PREDICTION)}\n\nI expect that all of them pass every property.")
-    nb.insert(nb.source(HINT), below=HINT)  # a copy of the course's
+    nb.insert(nb.source(HINT), below=HINT)  # a copy of the course's cell
     nb.insert("y = apply_rotary_emb(x, positions)\nprint(y.shape)", below=PROOF, kind="code")
     nb.write_into(EXPERIMENT, nb.source(EXPERIMENT).replace('lab.table([""', 'lab.table(["test"'))
     nb.insert("A note on another exercise.", below="RotaryMultiHeadAttention")
@@ -554,7 +554,7 @@ def test_answers_collected_at_the_end_of_a_notebook_without_ids_are_found(nb: Ma
 
 
 def test_copies_of_one_answer_are_one(nb: Mangled, rebuilt: Callable) -> None:
-    """As where the whole notebook stands in the file twice."""
+    """For example, a file may contain the whole notebook twice."""
     written = nb.source(ROTATION)
     nb.nb["cells"] = [*nb.cells, *copy.deepcopy(nb.cells)]
     found = rebuilt(nb)
@@ -562,7 +562,7 @@ def test_copies_of_one_answer_are_one(nb: Mangled, rebuilt: Callable) -> None:
 
 
 def test_texts_that_have_become_comments_are_read(rebuilt: Callable) -> None:
-    """`nbconvert --to script` writes them so, and what makes a notebook of the script keeps them so."""
+    """`nbconvert --to script` writes them so, and programs that make a notebook from the script keep them so."""
     nb = Mangled("week2_sinusoidal")
     nb.write_into("four_terms", "The first term alone depends on the tokens.")
     for number, cell in enumerate(nb.cells):
@@ -581,7 +581,7 @@ def test_what_was_added_to_the_set_up_cell_is_run_below_it(nb: Mangled, rebuilt:
     added += ["EPS = 1e-8", "@partial\ndef helper():\n    return EPS"]
     nb.write_into("setup", "\n".join([nb.source("setup"), "%matplotlib widget", *added]))
     found = rebuilt(nb)
-    assert [source for _, source in found.own] == added  # one that fails costs no other
+    assert [source for _, source in found.own] == added  # in separate cells, so that one that fails costs no other
     assert found.own[0][0] == "setup" and "the set-up cell is the course's own again" in found.notes
 
 
@@ -589,7 +589,7 @@ def test_what_was_added_to_the_set_up_cell_is_run_below_it(nb: Mangled, rebuilt:
 def test_what_an_answer_may_need_of_a_cell_that_is_not_run_is_run_above_it(
     nb: Mangled, rebuilt: Callable, place: str
 ) -> None:
-    """A figure's cell, or a check's: there imports and helpers work in Jupyter."""
+    """In Jupyter, imports and helpers work in the cell of a figure or a check, too."""
     added = ["from functools import partial", "def turned(x):\n    return partial(max, x)"]
     nb.write_into(place, "\n".join([*added, nb.source(place), "n_heads = 3", "print(n_heads)"]))
     found = rebuilt(nb)

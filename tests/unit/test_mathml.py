@@ -25,7 +25,7 @@ def test_every_formula_of_the_course_is_drawn(path) -> None:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     formulas = [block or inline for block, inline in FORMULA.findall(text)]
-    assert len(formulas) > 10  # that they were found at all
+    assert len(formulas) > 10  # they were found at all
     for latex in formulas:
         assert to_mathml(latex, "inline").startswith("<math"), latex
 

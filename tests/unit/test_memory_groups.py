@@ -1,4 +1,4 @@
-"""Memory counted by the kernel, where it keeps an account; what is counted without one; and that both stop a submission."""
+"""Memory as counted by the kernel in a control group, and as counted without one; both stop a submission."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 
 LIMITS = Limits(memory=2**29)
-# Pages that stand in no page table any more, in four processes, each within its own limit of address space.
+# Pages that are in no page table any more, in four processes, each within its own limit of address space.
 SHARED = """
 import mmap, os, time
 for _ in range(4):

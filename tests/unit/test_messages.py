@@ -1,4 +1,4 @@
-"""What goes to another process comes back the same."""
+"""Messages to other processes: JSON round trips, digests, and what a task contains."""
 
 import json
 from dataclasses import replace

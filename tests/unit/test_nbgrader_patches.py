@@ -1,4 +1,4 @@
-"""nbgrader's gradebook, as it is opened here."""
+"""nbgrader's gradebook with this course's patches."""
 
 import sqlite3
 import sys

@@ -92,7 +92,7 @@ def test_an_old_format_is_brought_up_to_date(path: Path) -> None:
 
 
 def test_a_heading_of_an_old_notebook_has_one_to_six_signs(path: Path) -> None:
-    """nbformat writes as many as the file says."""
+    """nbformat alone would write as many as the file says."""
     for level, signs in ((2, "##"), (600_000_000, "#"), (-1, "#"), ("x", "#"), (True, "#")):
         heading = {"cell_type": "heading", "level": level, "source": "Title", "metadata": {}}
         sheets = [{"cells": [heading], "metadata": {}}]

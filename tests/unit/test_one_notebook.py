@@ -1,4 +1,4 @@
-"""Which assignment a notebook is of, even if it has lost its name, its ids and its metadata."""
+"""Recognising a notebook's assignment, even if it has lost its name, its ids and its metadata."""
 
 from pathlib import Path
 

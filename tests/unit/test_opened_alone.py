@@ -1,4 +1,4 @@
-"""A released notebook without its folder fetches its files or names them; badges only where there is an address."""
+"""A released notebook without its folder fetches its files or names them; only courses with an address have badges."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Points and times stand in the manifest; notebooks, README and the guide say the same."""
+"""Points and times come from the manifest; notebooks, README and the guide say the same."""
 
 import re
 from collections import Counter

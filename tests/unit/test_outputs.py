@@ -1,4 +1,4 @@
-"""What a cell showed: text and PNG, nothing else, and not more than a person would read."""
+"""The outputs of a cell that are kept: only text and PNG, and no more than a person would read."""
 
 import base64
 import io

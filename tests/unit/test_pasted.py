@@ -1,4 +1,4 @@
-"""A picture in a text, however an editor writes it: shown in its place, or words that say why not; and no word is lost."""
+"""Pictures in a text, in every editor's notation, are shown in place or replaced by a reason; no word is lost."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ HEIC = base64.b64encode(b"\0\0\0\x18ftypheic" + bytes(50)).decode()
 
 @pytest.fixture(autouse=True)
 def decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shows what is ONE_PIXEL; what else there is has a test of its own."""
+    """Replace the decoder by one that accepts only ONE_PIXEL; the real one has its own tests."""
     monkeypatch.setattr(pasted, "shrunk", lambda texts: [_outcome(text) for text in texts])
 
 
@@ -33,7 +33,7 @@ def _outcome(text: str) -> Small | Why:
 
 
 def shown(text: str, attachments: object = None) -> tuple[str, int, list[str]]:
-    """The text of a cell as graded, with PICTURE for each picture that the cell holds; how many it holds; notes."""
+    """Return a cell's text as graded, with PICTURE for each picture in the cell; the number of pictures; the notes."""
     handed_in = Pasted()
     source = handed_in.with_references(handed_in.without_data(text), attachments)
     cell = NotebookNode(cell_type="markdown", source=intake._without_markup(source), attachments=NotebookNode())
@@ -84,7 +84,7 @@ def test_an_attachment_of_any_name_is_shown_in_its_place(name: str, text: str) -
 
 
 def test_a_letter_of_two_signs_is_the_same_letter() -> None:
-    """macOS writes the umlaut of a file's name as two signs, what else types it as one."""
+    """macOS writes the umlaut in a file name as two code points; everything else writes one."""
     assert shown("![x](attachment:gr\u00f6\u00dfe.png)", {"gro\u0308\u00dfe.png": PICTURE})[1] == 1
 
 
@@ -197,7 +197,7 @@ def test_there_is_an_end_to_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     "storm", ["![", "![a](", "[x](attachment:", "<img src=", "data:image/,", "attachment:a.png ", "![[a]", "![a](("]
 )
 def test_no_text_takes_long(storm: str) -> None:
-    """Each would take minutes if every opening were looked at to the end of the text."""
+    """Each would take minutes if every opening sign were followed to the end of the text."""
     text = storm * (400_000 // len(storm))
     handed_in, begun = Pasted(), time.process_time()
     source = handed_in.with_references(handed_in.without_data(text), {"a.png": PICTURE, "b" * 300: PICTURE})
@@ -210,7 +210,7 @@ def test_no_text_takes_long(storm: str) -> None:
 
 
 def notebook(tmp_path: Path, *more: dict[str, Any], **proof: Any) -> Path:
-    """A submission of week 3, with this as the cell ``relative_proof`` and ``more`` cells below it."""
+    """Write a submission of week 3, with ``proof`` in the cell ``relative_proof`` and ``more`` cells below it."""
     nb = json.loads((COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb").read_text(encoding="utf-8"))
     at = next(
         n
@@ -231,7 +231,7 @@ def cells_with_pictures(path: Path) -> list[NotebookNode]:
 
 @pytest.mark.parametrize("megabytes", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_a_large_picture_in_the_text_is_taken_out_before_the_text_is_cut(megabytes: int, tmp_path: Path) -> None:
-    """A file of more than four megabytes is read by another process."""
+    """Another process reads files of more than four megabytes."""
     data = "A" * (megabytes * 2**20)
     assert len(data) > MAX_SOURCE
     submitted = read(notebook(tmp_path, source=f"By hand: ![p.jpg](data:image/jpeg;base64,{data})\n\nAFTER"))
@@ -268,7 +268,7 @@ def test_a_picture_attached_to_an_answer_left_as_it_was_is_the_answer(tmp_path: 
 
 
 def test_pictures_do_not_stay_in_the_courses_own_cells(tmp_path: Path) -> None:
-    """They are the same objects for all students of a class."""
+    """The course's own cells are the same objects for all students of a class."""
     notebook_with = notebook(tmp_path, source=f"![a]({URI})")
     without = notebook(tmp_path.joinpath("b").mkdir() or tmp_path / "b", source="words")
     assert len(cells_with_pictures(notebook_with)) == 1 and cells_with_pictures(without) == []

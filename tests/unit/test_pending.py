@@ -1,4 +1,4 @@
-"""What an interrupted run has left is found again, and only where it still holds."""
+"""The results of an interrupted run are found again, but only if they are still valid."""
 
 from pathlib import Path
 

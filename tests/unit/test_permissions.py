@@ -1,4 +1,4 @@
-"""Who else may get at a course root: read from modes and groups, as the system itself decides."""
+"""Who else may access a course root: read from modes and groups, as the system itself decides."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from autograder.permissions import exposures, require_private
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """A course root that everybody can walk to; pytest's own folders are private."""
+    """A course root in a folder that everybody can enter; pytest's own folders are private."""
     place = Path(tempfile.mkdtemp(prefix="course-"))
     place.chmod(0o755)
     course = place / "course"
@@ -29,7 +29,7 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def colleagues(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Who else is in every group; the test fills it."""
+    """The other members of every group; the test fills the list."""
     members: list[str] = []
     monkeypatch.setattr(permissions, "_other_members", lambda gid, owner: members)
     return members
@@ -41,7 +41,7 @@ def said(root: Path, groupshared: bool = False) -> list[tuple[str, str]]:
 
 def test_a_private_root_is_closed_whatever_lies_in_it(root: Path, colleagues: list[str]) -> None:
     colleagues.append("boole")
-    (root / "submitted" / "ada" / "week3_rope").chmod(0o777)  # so does nbgrader's collect
+    (root / "submitted" / "ada" / "week3_rope").chmod(0o777)  # as nbgrader's collect does
     assert said(root) == [] and require_private(root) == ""
 
 
@@ -62,7 +62,7 @@ def test_one_open_part_is_enough(root: Path, colleagues: list[str], part: str) -
     (root / part).chmod(0o777)
     assert [found.path for found in exposures(root)] == [root / part]
     root.parent.chmod(0o700)
-    assert said(root) == []  # nobody gets there
+    assert said(root) == []  # nobody else can get there
 
 
 def test_a_link_is_not_followed(root: Path, colleagues: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What is kept of a student's picture: what is shown of it, if a browser can unpack that."""
+"""Only the visible part of a student's picture is kept, if a browser can decode it."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""A grading run begins and ends with its block."""
+"""A grading run starts and ends with its ``with`` block."""
 
 from pathlib import Path
 

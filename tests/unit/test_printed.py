@@ -1,4 +1,4 @@
-"""Colours stay, and nothing that is printed ends a page."""
+"""Printed colours are kept, and no other escape sequence reaches a page."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a tree of processes uses."""
+"""The resources that a tree of processes uses."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from autograder.grading.sandbox import process_tree
 
 
 def test_gpu_memory_is_asked_by_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in for nvidia-smi: there is no GPU here."""
+    """With a fake nvidia-smi, since there may be no GPU."""
     program = tmp_path / "nvidia-smi"
     program.write_text(
         f"#!/bin/sh\necho '{os.getpid()}, 5000'; echo '{os.getpid()}, 120'; echo '1, 700'; echo '[N/A], [N/A]'\n"

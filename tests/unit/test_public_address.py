@@ -1,4 +1,4 @@
-"""`[tool.course]`: the addresses that badges and links are made of."""
+"""`[tool.course]`: the address from which badges and links are made."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Gradients from cotangents, as torch gives them, without what torch imports for them."""
+"""Gradients from cotangents, the same as torch's but without the modules that torch imports for them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`make quiz`: what the text asks and answers, in the form that four systems import.
+"""`make quiz`: the text's questions and answers, in the formats that four systems import.
 
 No package ships the schemas. So `CONTENT` has the content models of ims_qtiasiv1p2p1.dtd for the elements that are used, and
 `MOODLE` the elements that Moodle's page on its format names for an essay, in any order.
@@ -72,7 +72,7 @@ quiz_of = cache(read_quiz)
 
 
 def asked_in(text: Path) -> list[tuple[str, str]]:
-    """Questions and answers of a text, read as lines and not as the module reads them."""
+    """Return a text's questions and answers, read line by line, unlike the module does."""
     found: list[tuple[str, str]] = []
     lines = [line.removeprefix("#").strip() for line in text.read_text(encoding="utf-8").splitlines()]
     for number, line in enumerate(lines):
@@ -84,7 +84,7 @@ def asked_in(text: Path) -> list[tuple[str, str]]:
 
 
 def words(html: str) -> list[str]:
-    """What stands in HTML or in Markdown, formulas and marks aside."""
+    """Return the words of HTML or Markdown, without formulas and markup."""
     without = re.sub(r'<img class="equation_image"[^>]*>|\\\(.*?\\\)|\\\[.*?\\\]|\$[^$]*\$', " ", html, flags=re.DOTALL)
     return re.findall(r"\w+", unescape(re.sub(r"</?(p|em|strong|code|a|ul|ol|li)\b[^>]*>", " ", without)))
 
@@ -99,7 +99,7 @@ def files_of(text: Path, system: str) -> dict[str, bytes]:
 
 
 def read_back(system: str, files: dict[str, bytes]) -> list[tuple[str, str]]:
-    """Questions and answers of a week's file, as an importer finds them."""
+    """Return the questions and answers of a week's file, as an importer finds them."""
     if system == "moodle":
         essays = [one for one in ElementTree.fromstring(files["quiz.xml"]) if one.get("type") == "essay"]
         found = [(one.findtext("questiontext/text"), one.findtext("generalfeedback/text")) for one in essays]
@@ -116,7 +116,7 @@ def read_back(system: str, files: dict[str, bytes]) -> list[tuple[str, str]]:
 
 
 def qti_of(files: dict[str, bytes]) -> ElementTree.Element:
-    """The questions of a package, found through its manifest."""
+    """Return the questions of a package, found through its manifest."""
     manifest = ElementTree.fromstring(files["imsmanifest.xml"])
     (resource,) = manifest.iter("{http://www.imsglobal.org/xsd/imscp_v1p1}resource")
     (file,) = resource
@@ -156,7 +156,7 @@ def test_packages_have_the_structure_of_qti(text: Path, system: str) -> None:
 def test_moodles_file_has_what_an_essay_needs(text: Path) -> None:
     content = files_of(text, "moodle")["quiz.xml"]
     category, *essays = ElementTree.fromstring(content)
-    assert content.startswith(b"<?xml")  # Moodle's page: nothing may stand before it
+    assert content.startswith(b"<?xml")  # Moodle's page: nothing may come before it
     assert category.get("type") == "category" and category.findtext("category/text") == f"$course$/top/{text.stem}"
     assert len({one.findtext("name/text") for one in essays}) == len(essays) > 0
     for one in essays:
@@ -202,7 +202,7 @@ def test_sources_name_every_system() -> None:
 
 @pytest.mark.slow
 def test_students_get_no_quiz_file(tmp_path: Path) -> None:
-    """Whatever lies under release/ stays there: a release is made of the week's own files alone."""
+    """A release contains only the week's own files, whatever else is under release/."""
     for folder in ("source", "notebooks"):
         shutil.copytree(COURSE / folder, tmp_path / folder)
     for name in ("nbgrader_config.py", "pyproject.toml"):

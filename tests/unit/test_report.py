@@ -1,4 +1,4 @@
-"""The class report: who counts where, and a page that stands alone."""
+"""The class report: which students count where, and a self-contained page."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ CAUSE = "Your frequencies `inv_freq` are <squared>."
 
 
 def autograded(root: Path, student: str, cause: str) -> None:
-    """An autograded notebook with one verdict."""
+    """Write an autograded notebook with one verdict."""
     folder = root / "autograded" / student / WEEK
     folder.mkdir(parents=True)
     cell = nbformat.v4.new_code_cell("", id="rope_frequencies_tests", metadata={"verdict": {"named": [cause]}})
@@ -62,7 +62,7 @@ def test_a_week_that_nobody_handed_in_has_a_page(tmp_path: Path) -> None:
 
 
 def drawn(root: Path, proof: dict[str, float | None]) -> str:
-    """The page of a class whose proofs have these points; those of whom the name begins with "blank" have left theirs so."""
+    """Return the page of a class whose proofs have these points; students named "blank…" left theirs blank."""
     standing = []
     for student, points in proof.items():
         autograded(root, student, CAUSE)
@@ -77,7 +77,7 @@ def drawn(root: Path, proof: dict[str, float | None]) -> str:
 
 
 def test_what_nobody_has_read_yet_is_not_drawn_as_zero(tmp_path: Path) -> None:
-    """The figure's words stand as comments in its SVG. A blank answer has 0 of itself: nobody has read anything by that."""
+    """The SVG has the figure's words as comments. A blank answer gets 0 automatically, without being read."""
     page = drawn(tmp_path, {"ada": None, "boole": None, "blank": 0.0})
     assert "<!-- not read yet -->" in page and "<!-- 0.0 of 3" not in page and ">not read yet" in page
 

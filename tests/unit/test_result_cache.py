@@ -1,4 +1,4 @@
-"""What is computed once for a class: kept with its errors, without its graph, within bounds."""
+"""Results that are computed once for a class: cached with errors, without graphs, within bounds."""
 
 import pytest
 import torch

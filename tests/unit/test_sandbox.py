@@ -1,4 +1,4 @@
-"""The sandbox as such: that it starts, or says why not."""
+"""The sandbox itself starts, or says why it cannot."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def test_a_submission_is_one_process_the_first_in_namespaces_of_its_own(sandbox:
     before = {pid for pid, _ in family(sandbox.process.pid)}
     session = Session(sandbox, {}, 0)
     started = {pid for pid, _ in family(sandbox.process.pid)} - before
-    assert len(started) == 1  # each more would copy the page tables of the server once more
+    assert len(started) == 1  # each additional process would copy the server's page tables again
     inside = session.execute("ids", "import os\nprint(os.getpid(), os.getppid(), os.listdir('/proc'))").outputs
     assert inside[0]["text"] == "1 0 []\n"
     (root,) = started
@@ -42,11 +42,11 @@ def test_a_submission_is_one_process_the_first_in_namespaces_of_its_own(sandbox:
 
 @pytest.mark.isolation
 def test_who_was_killed_from_outside_is_told_from_who_was_ended(sandbox: Sandbox) -> None:
-    """Only the kernel, short of memory, kills a submission from outside: that is no failure of the student's."""
+    """Only the kernel kills a submission from outside, when memory is short: that is not the student's fault."""
     session = Session(sandbox, {}, 0)
     os.kill(session._job.tree.root, signal.SIGKILL)
     with pytest.raises(PeerGone):
-        session._job.connection.receive()  # it is known by the end of the connection, before there is a status
+        session._job.connection.receive()  # the end of the connection shows it before there is a status
     assert session.close()
     session = Session(sandbox, {}, 0)
     session.execute("end", "import os\nos._exit(9)")

@@ -1,4 +1,4 @@
-"""Whatever changes a score is in the log, with what it was before; what is rolled back is not."""
+"""Every change of a score is in the log with the value before it, unless it is rolled back."""
 
 import csv
 import sqlite3
@@ -40,7 +40,7 @@ def test_changes_are_logged_and_a_first_automatic_score_is_none(gradebook: Grade
         ("manual_score", 3.0),
         ("manual_score", 3.0),
         ("extra_credit", 0.5),
-        ("manual_score", 4.5),  # committed before: the row has to be read again for what it was
+        ("manual_score", 4.5),  # after a commit the old value must be read again
         ("auto_score", 1.0),
         ("needs_manual_grade", False),
         ("manual_score", None),

@@ -1,4 +1,4 @@
-"""Questions as they are written down: what a probe asks, and which of it may be sent before earlier answers are there."""
+"""Recorded questions: what a probe asks, and which questions may be sent before earlier answers have arrived."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def test_a_gradient_and_a_second_call_travel_with_the_question() -> None:
 
 
 def test_a_script_keeps_no_graph_of_what_is_right() -> None:
-    """The graph of one long text's attention holds hundreds of megabytes, in every judge."""
+    """The graph of attention on one long text would take hundreds of megabytes in every judge."""
     script = week3.RotaryMultiHeadAttention.write(week3.RotaryMultiHeadAttention.right, 5, "cpu")
     kept = [leaf for step in script.steps for leaf in tree_leaves(getattr(step.expected, "value", None))]
     tensors = [leaf for leaf in kept if isinstance(leaf, torch.Tensor)]

@@ -1,4 +1,4 @@
-"""The filter of system calls, run here by hand: what it forbids on each machine, and what it lets through."""
+"""The filter of system calls, interpreted by the test: what it forbids and allows on each machine."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def decide(
     second: int = 0,
     third: int = 0,
 ) -> int:
-    """What the kernel would do: a BPF machine of the five instructions in use."""
+    """Return what the kernel would do, by interpreting the five BPF instructions in use."""
     data = {
         seccomp.NUMBER: number,
         seccomp.FIRST_ARGUMENT: argument,
@@ -54,7 +54,7 @@ def test_what_is_forbidden_is_refused(machine: str, name: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_no_call_goes_round_the_filter(machine: str) -> None:
-    for io_uring in (425, 426, 427):  # to set up, to enter, to register: on both machines the same
+    for io_uring in (425, 426, 427):  # setup, enter, register: the same on both machines
         assert decide(machine, io_uring) == EPERM
 
 

@@ -1,4 +1,4 @@
-"""`make regrade-requests`: each line of the table with its scores, their history and its links; or what is wrong with it."""
+"""`make regrade-requests`: each line of the table with scores, their history and links, or with its error."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The boundary itself: what student code sees, what comes back, and what happens when it hangs or dies."""
+"""The sandbox boundary: what student code sees, what comes back, and what happens when it hangs or dies."""
 
 import contextlib
 import copy
@@ -25,8 +25,8 @@ from autograder.script.context import watched
 from autograder.script.question import Local
 
 pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("sandbox")]
-# Nothing but a test of memory or processes meets a limit of ROOMY, however slow the machine; whoever is in HURRIED's
-# sandbox exceeds its budget for certain, or needs next to nothing.
+# Only tests of memory or processes reach a limit of ROOMY, however slow the machine. Code in HURRIED's sandbox either
+# certainly exceeds its budget or needs next to nothing.
 ROOMY = Limits(cell_cpu=300.0, call_cpu=300.0, total_cpu=3000.0, total_idle=3000.0, memory=2**30)
 HURRIED = Limits(
     cell_cpu=1.0, call_cpu=1.0, retry=0.5, patience=6.0, memory=2**30
@@ -108,7 +108,7 @@ def test_where_there_is_nothing_to_differentiate_the_error_is_the_same_here_and_
 
 
 def test_the_first_tensor_on_the_other_device_imports_nothing(session: Session) -> None:
-    """Torch would import sympy to find out that it is no DTensor, for half a second."""
+    """Otherwise torch would spend half a second on importing sympy, to find out that the tensor is no DTensor."""
     made = "import sys, torch\nx = torch.ones(2).to('simulated')\ny = (x + x).cpu()\n"
     assert printed(session, made + "print('sympy' in sys.modules)") == "False\n"
 
@@ -120,7 +120,7 @@ def test_what_the_server_has_imported_is_each_submission_s_own(sandbox: Sandbox)
     asked += "print(first.second.twice(len(first.state)), first.__file__ == os.path.abspath('first.py'))\n"
     for files, shown in (
         (helpers, "2 True\n"),
-        (helpers, "2 True\n"),  # not what the one before has done to it
+        (helpers, "2 True\n"),  # unchanged by the submission before
         (helpers | {"second.py": "twice = lambda n: 7 * n\n"}, "7 True\n"),
     ):
         session = Session(sandbox, files, 0)
@@ -245,7 +245,7 @@ for folder, _, _ in os.walk('/'):
 
 @pytest.mark.slow
 def test_nothing_has_its_times_or_rights_changed_that_another_submission_could_see(session: Session) -> None:
-    """The tests run as root in many places, who owns the machine's devices."""
+    """The tests often run as root, which owns the machine's devices."""
     text = printed(
         session,
         """
@@ -271,7 +271,7 @@ def test_nobody_lowers_the_limits_by_which_the_kernel_kills(session: Session) ->
 
 
 def test_terminals_and_leases_are_not_taken_from_others(session: Session) -> None:
-    """A machine has so many terminals for all; whoever opens a leased file waits until the lease is given up."""
+    """A machine has a limited number of terminals; opening a leased file blocks until the lease is given up."""
     taken = """
 import fcntl, os, torch
 held = []
@@ -309,7 +309,7 @@ def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
 
 
 def test_the_connection_is_the_only_socket(session: Session) -> None:
-    """The server's own ends and forks whatever it is told to."""
+    """Over the server's own socket a student could end and fork processes."""
     sockets = """
 import os, stat
 for fd in range(256):
@@ -374,7 +374,7 @@ def apply(f, x): return f(x) + 1
 
 
 def test_a_cell_changes_neither_the_dtype_nor_the_precision_of_what_a_test_computes(session: Session) -> None:
-    """Else "medium" would round the factors of a product to bfloat16, on a processor that can."""
+    """Otherwise "medium" would round the factors of a product to bfloat16 on processors that support it."""
     settings = "torch.get_default_dtype(), torch.get_float32_matmul_precision()"
     session.execute(
         "set", "import torch\ntorch.set_default_dtype(torch.float64)\ntorch.set_float32_matmul_precision('medium')"
@@ -385,7 +385,7 @@ def test_a_cell_changes_neither_the_dtype_nor_the_precision_of_what_a_test_compu
 
 
 def test_who_has_switched_gradients_off_pays_for_it_in_one_test(session: Session) -> None:
-    """Cells go on with what cells have switched; the tests after each begin with gradients on."""
+    """Cells keep the gradient mode that earlier cells have set; the tests after each cell start with gradients on."""
     mode = "torch.is_grad_enabled()"
     session.execute("a", f"import torch\ndef switched_off(): torch.set_grad_enabled(False)\ndef mode(): return {mode}")
     found = session.lookup(["switched_off", "mode"])
@@ -510,7 +510,7 @@ def test_what_a_student_s_process_says_of_a_list_is_only_data(session: Session, 
     ("returned", "second"), [("torch.zeros(2)", [0.0, 0.0]), ("kept", [1.0, 1.0]), ("kept[:1].expand(2)", [0.0, 0.0])]
 )
 def test_whether_a_result_is_handed_out_twice_is_seen(session: Session, returned: str, second: list[float]) -> None:
-    """What an expanded view shows cannot be written to, so nobody can spoil it."""
+    """An expanded view cannot be written to, so nobody can overwrite what it shows."""
     session.execute("a", f"import torch\nkept = torch.zeros(2)\ndef f(n):\n    return {returned}")
     assert session.lookup(["f"])["f"].called_again(OVERWRITTEN, 2).tolist() == second
 
@@ -518,7 +518,7 @@ def test_whether_a_result_is_handed_out_twice_is_seen(session: Session, returned
 @pytest.mark.parametrize(("key", "second"), [("id(x)", [1.0, 0.0, 0.0]), ("x.sum().item(), id(x)", [1.0, 0.0, 0.0]),
                                              ("str(x)", [0.0, 0.0, 1.0])])  # fmt: skip
 def test_what_is_remembered_by_an_object_is_seen(session: Session, key: str, second: list[float]) -> None:
-    """The tensor held the same entries in another order when it was first handed over."""
+    """At the first call the tensor had the same entries in another order."""
     session.execute("a", f"known = {{}}\ndef f(x):\n    return known.setdefault(({key}), x.clone())")
     x = torch.tensor([0.0, 0.0, 1.0])
     assert session.lookup(["f"])["f"].called_again(REFILLED, x).tolist() == second
@@ -557,7 +557,7 @@ def test_cpu_time_decides_and_wall_clock_is_the_backstop(hurried: Session) -> No
 
 @pytest.mark.timing
 def test_memory_counts_over_all_processes(session: Session) -> None:
-    """Each of the four has less than the limit, and all wait until somebody has looked."""
+    """Each of the four processes has less than the limit, and all wait until their memory has been measured."""
     run = session.execute(
         "a",
         "import os, time\nfor _ in range(2): os.fork()\n"
@@ -582,7 +582,7 @@ def test_too_many_crashes_end_a_function_and_cost_no_other(session: Session) -> 
 
 @pytest.mark.parametrize("body", ["return bytearray(10**11)", "return torch.empty(10**11)"])
 def test_what_was_refused_memory_is_not_called_by_others(session: Session, body: str) -> None:
-    """Elsewhere the same call may be killed, or run out of time: chance must not decide who pays for it."""
+    """Called again, it might be killed or run out of time instead: chance must not decide who pays for it."""
     session.execute("a", f"import torch\ndef hoards(): {body}\ndef caller(): return hoards()")
     found = session.lookup(["hoards", "caller"])
     with pytest.raises(StudentError):
@@ -619,8 +619,8 @@ def assert_costs_only_itself(session: Session, offence: str) -> None:
     assert session.lookup(["g"])["g"]() == 42
 
 
-# The child strikes when the next cell is running, and that cell waits to be struck: neither looks at a clock. When the
-# sandbox has been started again without the first cell, /tmp is new and there is nothing to wait for.
+# The child attacks when the next cell runs, and that cell waits for the attack: no clock is involved. If the sandbox
+# has been restarted without the first cell, /tmp is new and there is nothing to wait for.
 LATE = """
 import os, time
 os.mkfifo('/tmp/next_cell_runs')
@@ -663,7 +663,7 @@ def test_what_a_cell_leaves_running_costs_that_cell_only(session: Session, offen
 
 
 def test_threads_that_take_all_room_cost_the_cell_that_left_them_only(session: Session) -> None:
-    """Each maps a stack, and what may be mapped is limited: the next request finds no room."""
+    """Each thread maps a stack, and mapped memory is limited, so the next request would find no room."""
     session.execute("before", "def f(x): return x + 1")
     fills = """
 import mmap, threading, time
@@ -686,7 +686,7 @@ def test_an_alarm_ends_with_the_cell_that_set_it(session: Session) -> None:
 
 
 def test_more_processes_are_laid_to_the_cell_that_had_left_some_before(session: Session) -> None:
-    """A tree of processes may go on growing while an honest cell runs."""
+    """A tree of processes may keep growing while an honest cell runs."""
     leaves = "import subprocess\nchild = subprocess.Popen(['sleep', '3600'])"
     for cell in ("first", "second"):
         assert session.execute(cell, leaves).error is None
@@ -765,7 +765,7 @@ def test_who_waits_between_two_messages_or_for_room_has_waited(hurried: Session,
 
 
 def nightly(*names: str) -> list[Any]:
-    """Other ways to the same end."""
+    """Return variants of the same failure as nightly parameters."""
     return [pytest.param(name, marks=pytest.mark.nightly) for name in names]
 
 
@@ -791,7 +791,7 @@ def test_what_hangs_or_dies_is_forgiven_as_often_whatever_it_does(hurried: Sessi
     assert found["g"]() == 1
 
 
-# Beside others that hang: a cell that waits to be run again, a caller that gives up, and one that catches everything.
+# Ways to use what hangs: a plain caller, one that catches everything, and a subclass.
 CALLERS = """
 def caller(n):
     return hangs(n)
@@ -866,7 +866,7 @@ def test_one_that_hangs_when_it_is_given_a_wrong_value_is_asked_anew_with_the_ri
 @pytest.mark.timing
 @pytest.mark.parametrize("how", ["hangs", *nightly("waits", "naps", "works")])
 def test_what_others_have_used_up_costs_no_right_answer(hurried_sandbox: Sandbox, how: str) -> None:
-    """However it is done: at a stroke, or little by little and each time with an answer."""
+    """The budget may be used up at once, or little by little with an answer each time."""
     limits = dataclasses.replace(HURRIED, total_cpu=2.0, total_idle=4.0)
     session, bodies = Session(hurried_sandbox, {}, 0), {**HOW_TO_END, "naps": "time.sleep(2)", "works": "work(0.6)"}
     session.limits, session._budget = limits, Budget.of(limits)
@@ -939,7 +939,7 @@ def test_a_call_that_hangs_or_dies_costs_only_itself(hurried: Session) -> None:
     assert f(3) == 3
 
 
-# Lines that work in Jupyter, where there is a screen, an installer or somebody who clicks, each in front of an answer.
+# Lines that work in Jupyter, with a screen, an installer or somebody who clicks; each is put above an answer.
 AWKWARD = [
     "%matplotlib widget",
     "%matplotlib qt",
@@ -1050,7 +1050,7 @@ def test_proxies_offer_nothing_but_calling() -> None:
 
 @pytest.mark.skipif(Path(sys.prefix) != COURSE / ".venv", reason="an environment that make has not set up")
 def test_where_the_course_lies_cannot_be_learned(session: Session) -> None:
-    """Compiled files name the place of their source, and an editable package says where it is."""
+    """Compiled files contain the path of their source, and an editable package the path of the course."""
     assert (
         printed(
             session,

@@ -1,4 +1,4 @@
-"""A student's pictures made small: what is shown, what is left behind, and what is said of the others."""
+"""Shrinking a student's pictures: what is shown, what is removed, and the reasons for pictures that are not shown."""
 
 import base64
 import io
@@ -15,7 +15,7 @@ from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission import shrink
 from autograder.grading.submission.shrink import Small, Why, shrunk
 
-pytestmark = pytest.mark.slow  # a process of its own
+pytestmark = pytest.mark.slow  # starts its own process
 RED, BLUE = (200, 0, 0), (0, 0, 200)
 ORIENTATION, GPS = 0x0112, 0x8825
 
@@ -27,14 +27,14 @@ def saved(image: Image.Image, form: str, **options: object) -> bytes:
 
 
 def halves(size: tuple[int, int] = (60, 40), mode: str = "RGB") -> Image.Image:
-    """Red on the left, blue on the right."""
+    """Return an image that is red on the left and blue on the right."""
     image = Image.new("RGB", size, RED)
     image.paste(BLUE, (size[0] // 2, 0, *size))
     return image.convert(mode)
 
 
 def photo(turned: int) -> bytes:
-    """As a phone saves it: the sensor's rows, and a note on how it was held, where, and by what."""
+    """Return a photo as phones save it: the sensor's rows, with metadata on orientation, place and device."""
     exif = Image.Exif()
     exif[ORIENTATION], exif[0x010F] = turned, "SECRET MAKER"
     exif.get_ifd(GPS)[1] = "N"
@@ -42,7 +42,7 @@ def photo(turned: int) -> bytes:
 
 
 def deep_scan() -> bytes:
-    """16 bits a pixel: dark on the left, bright on the right."""
+    """Return a PNG with 16 bits per pixel, dark on the left and bright on the right."""
     image = Image.new("I;16", (60, 40), 2000)
     image.paste(60_000, (30, 0, 60, 40))
     return saved(image, "PNG")
@@ -119,7 +119,7 @@ def look(outcomes: dict[str, Small | Why]) -> Callable[[str], Image.Image]:
 
 
 def colours(image: Image.Image) -> tuple[str, str, str, str]:
-    """Of the left, right, upper and lower edge's middle, each red, blue or else."""
+    """Return the colours in the middle of the left, right, upper and lower edge: red, blue or else."""
     width, height = image.size
     places = [(2, height // 2), (width - 3, height // 2), (width // 2, 2), (width // 2, height - 3)]
     found = [image.convert("RGB").getpixel(place) for place in places]
@@ -184,7 +184,7 @@ def test_what_cannot_be_shown_has_its_reason(name: str, why: Why, outcomes: dict
 
 
 def changed(monkeypatch: pytest.MonkeyPatch, folder: Path, more: str) -> None:
-    """The same program with more lines before it begins."""
+    """Use the same program with ``more`` lines before its start."""
     start = 'if __name__ == "__main__":'
     program = folder / "picture_worker.py"
     program.write_text(shrink.PROGRAM.read_text(encoding="utf-8").replace(start, f"{more}\n{start}"), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Which pairs lie above the line, which stay below, and what the page says of them."""
+"""Which pairs are above the line, which are below, and what the page says about them."""
 
 import random
 import stat
@@ -13,7 +13,7 @@ from autograder.similarity.honest import habits, in_another_hand
 from autograder.similarity.page import Honest, make_rows, segments, write_page
 
 NOTHING = Given({}, {})
-# The five lines of the textbook: in the course it is the reference that everybody may have found.
+# Five textbook lines that anybody may have found; in the course these are the reference.
 TEXTBOOK = """def rotate(x):
     first, second = x.chunk(2, dim=-1)
     turned = torch.cat((-second, first), dim=-1)
@@ -33,7 +33,7 @@ COPIED = """def rotate(x):
 
 
 def made_up(chance: random.Random) -> str:
-    """An answer like nobody else's."""
+    """Return an answer that resembles no other."""
     lines = [
         f"    v{chance.randrange(99)} = x.{chance.choice('abcdefgh')}{chance.randrange(99)}({chance.randrange(999)}, {chance.randrange(9)})"
         for _ in range(9)
@@ -50,7 +50,7 @@ def keys(source: str) -> dict[str, dict[str, frozenset[str]]]:
 
 
 def looked_at(first: str, second: str, given: Given = NOTHING) -> float:
-    """The height of two answers among 28 of others."""
+    """Return the height of the pair of answers among 28 other answers."""
     chance = random.Random(1)
     compared = compare(prints_of([first, second, *(made_up(chance) for _ in range(28))]), given)
     return float(draw_lines(compared, []).heights(compared)[0])
@@ -176,7 +176,7 @@ def test_a_page_is_only_its_owners_even_where_one_was_there(tmp_path: Path) -> N
 
 
 def test_comparisons_of_different_exercises_are_not_mixed() -> None:
-    """An exercise that somebody has left out has no line to lower."""
+    """In an exercise that nobody has answered, every pair scores 0."""
     one, other = prints_of([COPIED, COPIED])
     compared = compare([one, other, {}, {"proof": read_text("a b c d e")}], NOTHING)
     assert isinstance(compared, Comparison) and set(compared.by_exercise) == {"rotate", "proof"}

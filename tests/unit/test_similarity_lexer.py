@@ -1,4 +1,4 @@
-"""Tokens: what counts for nothing, and texts that are made to take long."""
+"""Tokens: what is ignored, and texts that are made to take long."""
 
 import random
 import string
@@ -88,7 +88,7 @@ PATHOLOGICAL = {
 
 @pytest.mark.parametrize("text", PATHOLOGICAL.values(), ids=PATHOLOGICAL)
 def test_a_text_made_to_take_long_is_read_in_time(text: str) -> None:
-    """A twentieth of a second; what grows with the square of the length takes half a minute or more."""
+    """It takes a twentieth of a second; time quadratic in the length would be half a minute or more."""
     assert len(text) > MAX_COMPARED
     start = time.process_time()
     read_code(text, frozenset())

@@ -1,6 +1,6 @@
-"""The simulated device against CUDA: small programs, and what CUDA does with each. Where there is a GPU they run on it, too.
+"""The simulated device against CUDA: small programs, and what CUDA does with each. With a GPU they run on it, too.
 
-``by`` says how it is known: DOCUMENTED in PyTorch's pages, DECLARED in the native_functions.yaml that PyTorch ships
+``by`` says how we know it: DOCUMENTED in PyTorch's pages, DECLARED in the native_functions.yaml that PyTorch ships
 (``device_check``), an issue of pytorch/pytorch, or EXPECTED where nothing was found and no GPU has run it yet.
 """
 
@@ -68,7 +68,7 @@ def assigned(device: str, place: Any, value: Any) -> torch.Tensor:
 
 
 def linear(device: str = "cpu") -> nn.Linear:
-    """Made on the device, with the weights of one that was made on the CPU."""
+    """Return a layer made on the device, with the weights of one that was made on the CPU."""
     torch.manual_seed(0)
     weights = nn.Linear(3, 2).state_dict()
     layer = nn.Linear(3, 2, device=device)
@@ -82,7 +82,7 @@ def table(device: str) -> nn.Embedding:
 
 
 def trained(device: str) -> torch.Tensor:
-    """Three steps of a module that was moved after its optimizer was made: its parameters stay the same objects."""
+    """Train a module that was moved after its optimizer was made: its parameters stay the same objects."""
     torch.manual_seed(0)
     layer = nn.Linear(3, 2)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
@@ -95,7 +95,7 @@ def trained(device: str) -> torch.Tensor:
 
 
 def converted(device: str) -> bool:
-    """With a graph that still needs the parameters."""
+    """Convert a module while a graph still needs its parameters."""
     layer = linear(device)
     weight, _graph = layer.weight, layer(x(device))
     layer.double()
@@ -198,7 +198,7 @@ PROGRAMS = [
     Program("a comparison with the CPU", lambda d: torch.equal(x(d), x()), MIXED, DECLARED),
     Program("allclose with the CPU", lambda d: torch.allclose(x(d), x()), MIXED, EXPECTED),
     Program("a CPU tensor times a number there", lambda d: x() * number().to(d), MIXED, DECLARED),
-    # numbers of no dimension
+    # tensors without dimensions
     Program("times a number on the CPU", lambda d: x(d) * number(), THERE, DECLARED),
     Program("a number on the CPU less a tensor", lambda d: number() - x(d), THERE, DECLARED),
     Program("where with a number on the CPU", lambda d: torch.where(mask().to(d), x(d), number()), THERE, DECLARED),
@@ -283,7 +283,7 @@ def test_the_device_does_what_cuda_does(program: Program, device: str) -> None:
         with pytest.raises(program.gives.error) as refusal:
             program.run(device)
         assert program.gives.words in str(refusal.value)
-        program.run("cpu")  # it is the device that is refused
+        program.run("cpu")  # only the device is refused
         return
     got, expected = program.run(device), program.run("cpu")
     if program.gives == THERE:
@@ -337,13 +337,13 @@ assert os.waitpid(child, 0)[1] == 0
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads in /proc")
 def test_a_process_that_has_used_it_can_be_forked() -> None:
-    """A pass backward starts a thread for each real device, and forks of such a process cannot pass back any more."""
+    """A backward pass starts a thread for each real device; after that, forks of the process cannot run backward."""
     environment = os.environ | {"PYTHONPATH": str(Path(simulated_device.__file__).parent)}
     subprocess.run([sys.executable, "-c", FORKED], env=environment, check=True, timeout=600)
 
 
 def test_products_can_be_rounded_as_tf32_is() -> None:
-    kept, lost = 1 + 2**-10, 1 + 2**-12  # in ten bits of mantissa
+    kept, lost = 1 + 2**-10, 1 + 2**-12  # with ten bits of mantissa
     factors, one = torch.tensor([[kept], [lost]], device="simulated"), torch.ones(1, 1, device="simulated")
     with simulated_device.device_module.tf32():
         assert (factors @ one).tolist() == [[kept], [1.0]]

@@ -1,4 +1,4 @@
-"""The site's parts: references become links, kernels lose their bodies, what is to be predicted is folded."""
+"""The site's parts: references become links, kernels lose their bodies, results to be predicted are folded."""
 
 import re
 from base64 import b64encode

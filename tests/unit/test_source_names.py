@@ -1,4 +1,4 @@
-"""Which names a cell defines, and which it takes from elsewhere."""
+"""The names that a cell defines, and those that it takes from elsewhere."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_what_cannot_be_parsed_safely_is_none(source: str) -> None:
         ("class C:\n    def a(self): pass\n    def b(self):\n        raise NotImplementedError('later')", {"C": False}),
         ("def f(x):\n    if x: raise NotImplementedError\n    return x", {"f": True}),
         ("%matplotlib inline\nif True:\n    a, b = 1, 2", {"a": True, "b": True}),
-        ("a |= {1: 2}\nb = b + 1\nc: int\nd['x'] = 1", {}),  # they add to what is there
+        ("a |= {1: 2}\nb = b + 1\nc: int\nd['x'] = 1", {}),  # they change existing values
         ("def f(:\n    return", {"f": True}),
     ],
 )

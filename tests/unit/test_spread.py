@@ -1,4 +1,4 @@
-"""No test can end the run: what dies is named, and everything else is run."""
+"""No test can end the run: a test that kills its process is named, and all others run."""
 
 from pathlib import Path
 

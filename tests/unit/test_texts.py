@@ -1,4 +1,4 @@
-"""The texts of the weeks: what is folded says what it is, hints stand above the check, predictions are not spoiled."""
+"""The texts of the weeks: folds say what they contain, hints come before the check, predictions are not spoiled."""
 
 import re
 
@@ -13,7 +13,7 @@ CAPTION = re.compile(r"\*\*Figure (\d+\.\d+)\.")
 FOLD = re.compile(r"<details>.*?</details>", re.DOTALL)
 HEADING = re.compile(r"^#{1,4} ", re.MULTILINE)
 
-# What a prediction asks for, by words of the prediction: numbers and words that no open text below it may hold.
+# Words of a prediction -> words and numbers of its result, which no open text below it may contain.
 RESULTS: dict[str, dict[str, list[str]]] = {
     "week1_permutation_equivariance": {
         "Take 64 random keys": ["same share", "a single key"],
@@ -107,7 +107,7 @@ def cells_of(assignment: str) -> list[NotebookNode]:
 
 
 def below(cells: list[NotebookNode], number: int) -> str:
-    """The text from a cell to the next heading or prediction."""
+    """Return the text from a cell to the next heading or prediction."""
     found = []
     for cell in cells[number + 1 :]:
         if "prediction" in cell.metadata.get("tags", []):

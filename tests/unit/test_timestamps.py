@@ -1,4 +1,4 @@
-"""When a submission was handed in, by its timestamp.txt: nbgrader's reading of a time, or nothing and a reason."""
+"""The time of a submission by its timestamp.txt: as nbgrader reads it, or nothing and a reason."""
 
 import datetime
 import os
@@ -93,7 +93,7 @@ def test_where_there_is_none_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_formgrader_lists_a_class_with_odd_time_stamps(tmp_path: Path) -> None:
-    """What its server asks for *Manage Submissions*: nbgrader's own reader raises at the first, and waits at the pipe."""
+    """What *Manage Submissions* asks for: nbgrader's own reader would raise at the first time and hang at the pipe."""
     nbgrader_patches.apply()
     course = CourseDirectory(config=Config(CourseDirectory={"root": str(tmp_path), "course_id": "course"}))
     (tmp_path / "source" / WEEK).mkdir(parents=True)
@@ -110,7 +110,7 @@ def test_formgrader_lists_a_class_with_odd_time_stamps(tmp_path: Path) -> None:
 def test_a_submission_is_graded_again_if_its_time_is_newer(
     handed_in: str, is_due: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "timestamp.txt").write_text("2026-11-17 18:00:00 UTC")  # of the one that was graded
+    (tmp_path / "timestamp.txt").write_text("2026-11-17 18:00:00 UTC")  # of the graded submission
     monkeypatch.setattr("autograder.grading.plugins.autograde.is_complete", lambda notebook: True)
     run = SimpleNamespace(
         coursedir=SimpleNamespace(student_id_exclude="", assignment_id="week"),

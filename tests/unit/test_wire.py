@@ -91,11 +91,11 @@ def test_awkward_tensors_survive() -> None:
 
 
 class Marked(torch.Tensor):
-    """A subclass, as libraries have them."""
+    """A tensor subclass, as libraries define them."""
 
 
 def forms(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The same elements in every form that honest code returns: strides, views, layouts, lazy signs, classes."""
+    """Return the same elements in every form that honest code returns: strides, views, layouts, lazy signs, classes."""
     wide = torch.stack((tensor, tensor), dim=-1)
     found = {
         "every second": wide[..., 0],
@@ -138,7 +138,7 @@ def test_tensors_survive_in_every_form(dtype: torch.dtype, shape: tuple[int, ...
 
 
 def test_a_single_element_with_another_stride_survives() -> None:
-    """Slopes of one head, `per_channel[::2]` for two channels: a right answer that the encoder refused."""
+    """Slopes of one head, `per_channel[::2]` for two channels: a right answer that the encoder once refused."""
     for tensor in (
         torch.arange(2.0)[::2],
         torch.arange(6.0)[3:4:5],
@@ -159,7 +159,7 @@ def test_any_strides_survive(shape: list[int], strides: list[int], offset: int) 
 
 @pytest.mark.parametrize("order", [(1, 0, 2), (2, 0, 1), (0, 2, 1)])
 def test_transposed_tensors_arrive_transposed(order: tuple[int, ...]) -> None:
-    """Or a `view` that fails on heads as they come out of a projection would work here."""
+    """Otherwise a `view` that fails on heads straight from a projection would work here."""
     tensor = torch.randn(2, 3, 4).permute(order)
     encoder = Encoder()
     header = encoder.encode(tensor)
@@ -180,7 +180,7 @@ def test_an_order_of_axes_that_is_none_is_refused(order: object) -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2)])
 def test_a_tensor_on_the_simulated_device_arrives_there(order: tuple[int, ...]) -> None:
-    """Whatever device a class is graded on: an answer is asked what it does with such a tensor, and what it gives."""
+    """Whatever device a class is graded on, answers are called with such tensors and return them."""
     tensor = torch.randn(2, 3, 4).to(simulated_device.NAME).permute(order)
     arrived = there_and_back(tensor.clone(memory_format=torch.preserve_format).requires_grad_())
     assert arrived.device == tensor.device and arrived.requires_grad and arrived.is_leaf
@@ -332,7 +332,7 @@ def test_who_does_not_read_is_looked_at_like_who_does_not_answer() -> None:
 
 
 def test_looks_come_however_much_arrives_and_nobody_knows_when() -> None:
-    """White space before a reply, byte after byte: there is always something to read, and never a frame."""
+    """White space arrives byte by byte before a reply: there is always something to read, but never a frame."""
     connection, theirs = pair()
     theirs.sendall(struct.pack("!II", 2**20, 0))
     stop = threading.Event()
@@ -400,7 +400,7 @@ def test_references_need_the_right_types() -> None:
 
 def test_numbers_cannot_be_chosen_to_make_a_dict_slow() -> None:
     entries = [[key * (2**61 - 1), None] for key in range(20_000)]
-    assert len(Decoder(b"").decode({"d": entries})) == 2  # 0, and what stands for all that are too large
+    assert len(Decoder(b"").decode({"d": entries})) == 2  # 0, and one key for all that are too large
 
 
 def test_a_tensor_of_no_bytes_has_no_huge_shape() -> None:

@@ -1,4 +1,4 @@
-"""Which uploads count as handed in anew; tests/course/test_uploads.py collects them."""
+"""Which uploads count as new submissions; tests/course/test_uploads.py collects them."""
 
 from pathlib import Path
 

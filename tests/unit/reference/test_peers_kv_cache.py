@@ -39,7 +39,7 @@ def test_grouped_heads_of_sdpa_and_llama(n_heads, n_kv_heads):
 
 
 def llama_layer(ours: CachedAttention, n_heads: int, n_kv_heads: int):
-    """LLaMA's layer with our weights, q and k reordered to its half-split layout; float64 throughout."""
+    """Return LLaMA's layer with our weights, q and k reordered to its half-split layout; float64 throughout."""
     config = LlamaConfig(
         hidden_size=64,
         num_attention_heads=n_heads,
@@ -132,7 +132,7 @@ def test_cross_attention_of_torch():
 
 
 def test_decoder_block_of_torch():
-    """TransformerDecoderLayer with pre-norm; ALiBi comes in as a mask that is added to the scores."""
+    """TransformerDecoderLayer with pre-norm; ALiBi is passed as a mask that is added to the scores."""
     from autograder.reference import alibi_bias
 
     torch.manual_seed(0)

@@ -71,7 +71,7 @@ def test_sections_of_qwen2_5_vl(head_dim, sections):
 
 
 def test_the_recomposition_alone_is_exact():
-    """Which axis each pair takes, without a rounded angle: cos of our rotation of (1, 0) is the recomposed table."""
+    """Which axis each pair takes, without rounded angles: our rotation of (1, 0) gives the recomposed cosines."""
     n_pairs, sections = 12, [4, 3, 5]
     positions = torch.arange(18).view(3, 6)
     angles = positions[:, :, None].double() * 10000.0 ** (-torch.arange(n_pairs, dtype=torch.float64) / n_pairs)
@@ -85,7 +85,7 @@ def test_the_recomposition_alone_is_exact():
 
 
 def positions_of_qwen(segments):
-    """What transformers' Qwen2.5-VL counts for texts and pictures (t = 1) or videos."""
+    """Return the positions of transformers' Qwen2.5-VL for texts and pictures (t = 1) or videos."""
     kinds, images, videos = [], [], []
     for segment in segments:
         if isinstance(segment, int):
@@ -154,7 +154,7 @@ def test_the_eager_attention_of_gpt_oss(hidden):
 
 class StartRecentCache:
     """StreamingLLM's `StartRecentKVCache` as its paper describes it (section 3.2): a cache that evicts as tokens come,
-    one at a time or several at once. Kept here: which tokens lie in it."""
+    one at a time or several at once. This one only records which tokens are in it."""
 
     def __init__(self, start_size, recent_size):
         self.start_size, self.recent_size, self.tokens = start_size, recent_size, []
@@ -183,7 +183,7 @@ def test_the_cache_of_streaming_llm(n_sinks, window, piece):
 
 @pytest.mark.parametrize("n_new", [6, 2, 1])
 def test_the_attention_of_deepseek_v3(n_new):
-    """The layer's own projections make our arguments; what its attention returns before o_proj is ours."""
+    """Our arguments come from the layer's own projections; our result must be that of its attention before o_proj."""
     dn, dr, dv, rank, heads, n = 6, 4, 5, 7, 3, 6
     config = DeepseekV3Config(
         hidden_size=24,

@@ -76,7 +76,7 @@ def test_offsets_of_t5_with_a_cache():
 
 
 def shaw_scores(q, k, rel_k):
-    """Scores up to a constant per row, from the weights: values and their table take no part."""
+    """Return the attention weights, which give the scores up to a constant per row; values play no part."""
     zeros = torch.zeros(*k.shape[:-1], 1, dtype=q.dtype)
     return shaw_attention(q, k, zeros, rel_k, torch.zeros(len(rel_k), 1, dtype=q.dtype))[1]
 

@@ -108,7 +108,7 @@ def test_per_key_bias_is_equivalent_only_under_a_causal_mask(n_queries, n_keys, 
 
 
 def test_per_key_bias_where_the_mask_makes_no_difference():
-    assert per_key_bias_is_equivalent(random(2, 4, 1, 9), alibi_slopes(4), False) is True  # the query stands last
+    assert per_key_bias_is_equivalent(random(2, 4, 1, 9), alibi_slopes(4), False) is True  # the query is last
     assert per_key_bias_is_equivalent(random(2, 4, 5, 5), torch.zeros(4), False) is True
     assert per_key_bias_is_equivalent(random(2, 4, 5, 5), torch.full((4,), 1e-7), False) is True
     assert per_key_bias_is_equivalent(random(2, 4, 5, 5), torch.tensor([0, 0, 0, 0.1]), False) is False
@@ -142,7 +142,7 @@ def test_per_key_bias_is_flat_in_bfloat16_far_out():
 
 
 def module_in_loops(module, x, is_causal):
-    """The module in float64, its bias and mask entry by entry; slopes in double precision, 12 heads included."""
+    """Compute the module in float64, bias and mask entry by entry; slopes in double precision, also for 12 heads."""
     n, size = x.shape[1], x.shape[-1] // module.n_heads
     slopes = {
         3: [2**-4, 2**-8, 2**-2],
@@ -190,7 +190,7 @@ def test_causal_is_the_default():
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 def test_the_bias_is_not_rounded_to_half_precision(dtype, device):
-    """No content, so that the bias alone decides. bfloat16 would round 1532 / 32 = 47.875 to a multiple of 0.25."""
+    """Without content the bias alone decides. bfloat16 would round 1532 / 32 = 47.875 to a multiple of 0.25."""
     n, far = 1536, 1532
     module = ALiBiMultiHeadAttention(8, 8).to(device, dtype)
     torch.nn.init.zeros_(module.q_proj.weight)
@@ -234,7 +234,7 @@ def test_attention_by_hand_with_equal_content():
 def test_window_is_the_least_distance(slope, tol):
     window = effective_window(slope, tol)
     assert type(window) is int
-    slack = 1 + 1e-9  # ties are not the subject
+    slack = 1 + 1e-9  # ignore ties
     assert math.exp(-slope * window) <= tol * slack
     assert window == 0 or math.exp(-slope * (window - 1)) > tol / slack
 

@@ -13,7 +13,7 @@ deterministic = settings(derandomize=True, deadline=None, max_examples=25)
 
 
 def attention_in_loops(q, k, v, mask):
-    """The definition, entry by entry in Python floats."""
+    """Compute the definition entry by entry in Python floats."""
     batch, heads, n_queries, head_dim = q.shape
     n_keys, v_dim = v.shape[-2:]
     weights = torch.zeros(batch, heads, n_queries, n_keys, dtype=torch.float64)
@@ -58,7 +58,7 @@ def test_against_the_definition_with_broadcasting_masks(shape, device):
 def test_against_torch(dtype, rtol, atol, device):
     q, k, v = random_qkv(7, 9, 16, 8, dtype, device)
     some = torch.rand(2, 1, 7, 9, generator=torch.Generator().manual_seed(1)).to(device) < 0.7
-    some[..., 0] = True  # torch's own rows without a key are not the subject here
+    some[..., 0] = True  # avoid rows without a key, which torch treats its own way
     for mask in (None, some, causal_mask(7, 9).to(device)):
         out, weights = scaled_dot_product_attention(q, k, v, mask)
         expected = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)

@@ -1,4 +1,4 @@
-"""What holds for every reference kernel: names, dtype, device, graph, arguments left alone, nothing cached."""
+"""The contract of every reference kernel: names, dtype, device, graph, unchanged arguments, nothing cached."""
 
 import inspect
 
@@ -72,7 +72,7 @@ def test_names_are_those_of_the_outline():
 
 
 def signature(function):
-    """Names and defaults, as the notebooks give them: without types."""
+    """Return names and defaults as the notebooks give them, without types."""
     found, nothing = inspect.signature(function), inspect.Parameter.empty
     plain = [parameter.replace(annotation=nothing) for parameter in found.parameters.values()]
     return str(found.replace(parameters=plain, return_annotation=nothing))
@@ -135,7 +135,7 @@ def _interleaved_to_half(device, dtype):
 
 
 def _interleaved_to_half_one_pair(device, dtype):
-    # With one pair per head the order does not change; the result is a copy all the same.
+    # With one pair per head the order does not change; the result is still a copy.
     return lambda w: reference.interleaved_to_half(w, 3), [torch.randn(6, 7, device=device, dtype=dtype)]
 
 
@@ -319,7 +319,7 @@ def test_dtype_device_graph_and_arguments(case, dtype, device):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.strip("_"))
 def test_no_cpu_tensor_meets_another_device(case):
-    # The meta device is there on every machine and, like CUDA, refuses to be mixed with the CPU.
+    # The meta device exists on every machine and, like CUDA, refuses to be mixed with the CPU.
     call, arguments = case("meta", torch.float32)
     assert call(*arguments).device.type == "meta"
 

@@ -10,7 +10,7 @@ DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 
 
 class Model(nn.Module):
-    """Logits that depend on the token and on the index in the window; records what it is shown."""
+    """A model whose logits depend on the token and its index in the window; it records its inputs."""
 
     def __init__(self, vocab=7, dtype=torch.float64):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Week 7's kernels: what holds for every size and every split, and what must be refused."""
+"""Week 7's kernels: properties for every size and every split, and what must be refused."""
 
 import itertools
 import math
@@ -30,7 +30,7 @@ def random(*shape, seed=0, dtype=torch.float64):
 
 
 def scaled_up(module):
-    """Weights as large as trained ones: with those of the constructor all scores are near zero and mistakes hide."""
+    """Make the weights as large as trained ones: initial weights give scores near zero, which hide mistakes."""
     for parameter in module.double().parameters():
         torch.nn.init.normal_(parameter, std=1.4 / math.sqrt(parameter.shape[-1]))
     return module
@@ -108,7 +108,7 @@ def test_repeat_is_not_repeat_interleave(n_heads, n_kv_heads):
 
 @pytest.mark.parametrize("n_kv_heads", [1, 8])
 def test_with_one_or_all_key_heads_repeat_is_right_too(n_kv_heads):
-    """Why a test with these alone proves nothing."""
+    """So a test with these numbers of heads alone proves nothing."""
     q, k = random(2, 8, 4, 6), random(2, n_kv_heads, 5, 6, seed=1)
     repeated, _ = scaled_dot_product_attention(q, *[k.repeat(1, 8 // n_kv_heads, 1, 1)] * 2)
     torch.testing.assert_close(grouped_query_attention(q, k, k)[0], repeated, **EXACT)
@@ -197,7 +197,7 @@ def test_the_block_is_causal_in_x_and_sees_all_of_the_memory():
     x, memory = random(1, 5, 16), random(1, 4, 16, seed=1)
     out = block(x, memory)
     torch.testing.assert_close(block(x[:, :3], memory), out[:, :3], **EXACT)
-    assert (block(x, memory.flip(1)) - out).abs().max() < 1e-12  # no positions towards the memory
+    assert (block(x, memory.flip(1)) - out).abs().max() < 1e-12  # the memory has no positions
     other = torch.cat((memory[:, :3], random(1, 1, 16, seed=2)), 1)
     assert bool(((block(x, other) - out).abs().amax(-1) > 1e-3).all())
 

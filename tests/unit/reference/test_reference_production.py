@@ -1,4 +1,4 @@
-"""Week 8's kernels: what holds for every size, and what must be refused."""
+"""Week 8's kernels: properties for every size, and what must be refused."""
 
 import math
 
@@ -227,8 +227,8 @@ def test_a_query_without_a_key_has_no_output_and_finite_gradients():
 
 
 def test_no_key_of_a_head_is_written_out():
-    """Nothing that is made has a size of heads * n_keys * dn, nor one of heads * n_keys * rank: a product that broadcasts
-    over the heads copies its smaller side."""
+    """No intermediate tensor has heads * n_keys * dn or heads * n_keys * rank elements: a product that broadcasts over
+    the heads would copy its smaller side."""
     batch, heads, n_keys, rank = 2, 8, 500, 16
     largest = 0
 

@@ -1,4 +1,4 @@
-"""Week 6's kernels: their definitions entry by entry, what holds for all inputs, what they refuse."""
+"""Week 6's kernels: their definitions entry by entry, properties for all inputs, what they refuse."""
 
 import math
 
@@ -36,7 +36,7 @@ def qkv(n_queries, n_keys, head_dim=8, v_dim=6, heads=3, batch=2):
 
 
 def seen(n_queries, n_keys):
-    """Where the key does not lie after the query: the part of a score that week 6 looks at."""
+    """Mark the keys that are not after the query: the part of the scores that week 6 uses."""
     return relative_positions(n_queries, n_keys) <= 0
 
 
@@ -182,7 +182,7 @@ def test_t5_buckets_of_the_conventions():
 
 
 def bucket_by_logarithms(m, side, max_distance):
-    """The formula, and how far its logarithm is from a tie."""
+    """Return the formula's bucket, and how far its logarithm is from a tie."""
     e = side // 2
     if m < e:
         return m, 1.0
@@ -263,7 +263,7 @@ def test_t5_attention_does_not_see_a_constant_in_a_column_and_refuses_another_nu
 
 
 def test_causal_buckets_differ_only_far_out_or_with_few_buckets():
-    """The trap for tests: with 32 buckets, two sides and one side agree on everything nearer than 9."""
+    """A trap for tests: with 32 buckets, two-sided and one-sided buckets agree on all distances below 9."""
     offset = -torch.arange(41)
     same = t5_bucket(offset) == t5_bucket(offset, False)
     assert same[:9].all() and not same[9:].any()

@@ -39,7 +39,7 @@ def frequencies64(head_dim, base=10000.0):
 
 
 def rotated_by_complex_numbers(x, positions, base=10000.0):
-    """Interleaved pairs as complex numbers times e^(i p w)."""
+    """Multiply interleaved pairs, as complex numbers, by e^(i p w)."""
     angles = positions.double().cpu()[..., None] * frequencies64(x.shape[-1], base)
     if positions.ndim == 2:
         angles = angles[:, None]
@@ -283,7 +283,7 @@ def test_positions_that_low_precision_can_tell_apart():
 
 
 def module_by_hand(module, x, positions, is_causal, base):
-    """The module's output in float64 from its parts: complex rotation, one head at a time."""
+    """Compute the module's output in float64 from its parts: complex rotation, one head at a time."""
     heads = []
     weights = [w.double() for w in (module.q_proj.weight, module.k_proj.weight, module.v_proj.weight)]
     size = x.shape[-1] // module.n_heads

@@ -71,7 +71,7 @@ def test_dynamic_ntk_by_hand():
 
 
 def yarn_in_loops(head_dim, scale, original_len, base=1e4, beta_fast=32.0, beta_slow=1.0):
-    """Pair by pair in Python floats."""
+    """Compute the frequencies pair by pair in Python floats."""
 
     def dim(turns):
         return head_dim * math.log(original_len / (2 * math.pi * turns)) / (2 * math.log(base))

@@ -18,7 +18,7 @@ bases = st.sampled_from([10000.0, 500000.0, 100.0])
 
 
 def exact_row(p, d_model, base=10000.0):
-    """One row in Python floats."""
+    """Compute one row in Python floats."""
     row = []
     for i in range(d_model // 2):
         angle = p * math.pow(base, -2 * i / d_model)
