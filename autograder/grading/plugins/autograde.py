@@ -150,7 +150,7 @@ class CourseAutograde(Autograde):
         student = self._notebooks[notebook_filename]
         try:
             outcome = self._outcomes[student].result()
-            del self._outcomes[student]  # all outcomes of a large class would fill the memory
+            del self._outcomes[student]  # a large class's outcomes need not all stay in memory
             if isinstance(outcome, Failed):
                 rows = self._gradebook.rows(student, self._stamps[student].moment)
                 mark_not_graded(rows.notebook, outcome.reason)

@@ -72,7 +72,7 @@ class RunGradebook:
         self._gradebook.close()
 
     def rows(self, student: str, handed_in: datetime | None) -> Rows:
-        """Return the submission's rows, created if there are none, with the time of this submission.
+        """Return the submission's rows, created if there are none, with this submission's time, not an earlier one's.
         Raises ``MissingEntry`` for an unknown student who may not be added."""
         session = self._session
         submission = (
@@ -102,7 +102,7 @@ class RunGradebook:
         return submission
 
     def save(self, rows: Rows) -> float:
-        """Commit, and forget the rows: those of a large class would fill the memory. Returns how many seconds late the
+        """Commit, and forget the rows: a large class's need not all stay in memory. Returns how many seconds late the
         submission is."""
         submission = rows.notebook.assignment
         self._session.flush()

@@ -1,4 +1,4 @@
-"""`nbgrader zip_collect`: a problem with one student's upload stops nobody else's, and is reported after all others."""
+"""`nbgrader zip_collect`: a problem with one student's upload stops nobody else's, and is reported at the end."""
 
 import os
 import shutil
