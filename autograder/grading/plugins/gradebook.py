@@ -64,7 +64,7 @@ def register_assignment(root: Path, course: CourseDirectory, assignment: str) ->
                 raise CourseError(
                     f"{assignment} could not be entered into the gradebook: cells were added or removed after submissions "
                     "were graded. Take the change back, or forget the grades with `nbgrader db assignment remove "
-                    f"{assignment} --force` and grade again"
+                    f"{assignment} --force` and grade again with `REGRADE=1` (nbgrader: `--force`)"
                 )
             for name in others:
                 gradebook.remove_notebook(name, assignment)
