@@ -48,8 +48,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         items[:] = chosen
     for item in items:
-        if item.get_closest_marker("nightly") is not None:
-            item.add_marker(pytest.mark.timeout(5100))  # 30 times the slowest test, the whole hostile class
         if item.get_closest_marker("xdist_group") is None and not item.path.stem.startswith(SPREAD):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))

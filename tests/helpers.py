@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # they import nbgrader and torch, which costs seconds even in
 COURSE = Path(__file__).resolve().parents[1]
 WEEK3 = "week3_rope"
 ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
-PATIENCE = 5000  # seconds before we give up on a command or a condition: it hangs and is not just slow
+PATIENCE = 1700  # seconds before we give up on a command or a condition: it hangs and is not just slow
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -29,7 +29,9 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"], "PYTHONPATH": str(COURSE), **more}
 
 
-def run(*command: str, cwd: Path = COURSE, code: int | None = 0, **more: str) -> subprocess.CompletedProcess:
+def run(
+    *command: str, cwd: Path = COURSE, code: int | None = 0, patience: float = PATIENCE, **more: str
+) -> subprocess.CompletedProcess:
     """Run a command as a user types it, in the tests' own environment; any exit code but ``code`` fails the test."""
     done = subprocess.run(
         command,
@@ -38,7 +40,7 @@ def run(*command: str, cwd: Path = COURSE, code: int | None = 0, **more: str) ->
         text=True,
         errors="replace",
         env=environment(**more),
-        timeout=PATIENCE,
+        timeout=patience,
         check=False,
     )
     assert code is None or done.returncode == code, f"{command} gave {done.returncode}\n{done.stdout}\n{done.stderr}"

@@ -24,6 +24,7 @@ from hostile.bank import COURSE, SCRIPT
 
 SECRET = "canary-5f1c2e7b90"  # the value of a variable and the content of a file; it must not turn up anywhere
 GRACE = 60  # seconds
+WHOLE_CLASS = 5000  # seconds before a class counts as hanging: 30 times what the whole one takes
 # Smaller than usual, so that a test ends within minutes.
 LIMITS = {"cell_cpu": 3.0, "call_cpu": 1.5, "retry": 0.5, "memory": 2**30, "total_cpu": 30.0, "total_idle": 12.0}
 
@@ -112,7 +113,7 @@ class ResultWatch(threading.Thread):
 
 
 def nbgrader(root: Path, scratch: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return run("nbgrader", *arguments, cwd=root, code=None, TMPDIR=str(scratch), AUTOGRADER_CANARY=SECRET)
+    return run("nbgrader", *arguments, cwd=root, code=None, patience=WHOLE_CLASS, TMPDIR=str(scratch), AUTOGRADER_CANARY=SECRET)
 
 
 def grade_class(place: Path, week: str, write: Callable[[Path], None], limits: dict[str, float] | None) -> Graded:

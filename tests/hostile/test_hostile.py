@@ -38,9 +38,19 @@ from hostile.bank import (
     released,
     write_entry,
 )
-from hostile.class_run import LIMITS, SECRET, Graded, alive, grade_class, has_unsafe_mathjax, nbgrader, plain
+from hostile.class_run import (
+    LIMITS,
+    SECRET,
+    WHOLE_CLASS,
+    Graded,
+    alive,
+    grade_class,
+    has_unsafe_mathjax,
+    nbgrader,
+    plain,
+)
 
-pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("hostile")]
+pytestmark = [pytest.mark.isolation, pytest.mark.xdist_group("hostile"), pytest.mark.timeout(WHOLE_CLASS + 100)]
 BANK = load()
 if os.environ.get("HOSTILE_PART") != "usual":  # more than the core
     pytestmark.append(pytest.mark.nightly)
