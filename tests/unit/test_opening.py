@@ -52,15 +52,32 @@ def test_the_guides_sum_is_that_of_the_weeks_in_it() -> None:
     counted = [assignment for assignment in MANIFEST if assignment != "week8_production"]
     total = sum(exercise.points for assignment in counted for exercise in MANIFEST[assignment])
     assert f"| | | {total:g} | 42 | {sum(map(hours, counted)):g} |" in guide
+    assert f"divide by {total:g}." in guide
 
 
 @pytest.mark.parametrize("assignment", MANIFEST)
-def test_headings_say_the_minutes_of_the_manifest(assignment: str) -> None:
+def test_headings_say_the_points_and_minutes_of_the_manifest(assignment: str) -> None:
     text = (COURSE / "source" / f"{assignment}.py").read_text(encoding="utf-8")
-    said, due = Counter[str](), Counter[str]()
+    said, due = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for part in text.split("# ### Exercise ")[1:]:
-        minutes = re.findall(r"^# \*\*\d[^\n]*? difficulty [^\n]*?· ([\d +]+) minutes", part, flags=re.MULTILINE)
-        said[re.match(r"[\d.]+", part)[0]] += sum(int(one) for group in minutes for one in group.split("+"))
+        number = re.match(r"[\d.]+", part)[0]
+        heading = r"^# \*\*([\d.+ ]+) points[^\n]*? difficulty [^\n]*?· ([\d +]+) minutes"
+        for given, minutes in re.findall(heading, part, flags=re.MULTILINE):
+            said[number, "points"] += sum(map(float, given.split("+")))
+            said[number, "minutes"] += sum(map(int, minutes.split("+")))
     for exercise in MANIFEST[assignment]:
-        due[exercise.number] += exercise.minutes
+        due[exercise.number, "points"] += exercise.points
+        due[exercise.number, "minutes"] += exercise.minutes
     assert said == due
+
+
+@pytest.mark.parametrize("assignment", MANIFEST)
+def test_cells_carry_the_points_of_the_manifest(assignment: str) -> None:
+    text = (COURSE / "source" / f"{assignment}.py").read_text(encoding="utf-8")
+    cells = re.findall(r'"grade_id": "(\w+)", "grade": true,(?: "solution": true,)? "points": ([\d.]+)\}', text)
+    carried = {name: float(points) for name, points in cells if not name.endswith("_check")}
+    assert carried == {exercise.graded_cell: exercise.points for exercise in MANIFEST[assignment]}
+    said = re.findall(r'"grade_id": "(\w+_tests)"[^\n]*\n# Hidden tests \(([\d.]+) points?\)', text)
+    assert {name: float(points) for name, points in said} == {
+        name: points for name, points in carried.items() if name.endswith("_tests")
+    }
