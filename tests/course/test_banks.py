@@ -91,7 +91,8 @@ def require_what_is_due(entry, solution, verdict):
         assert set(verdict.named) <= set(NOT_FOLLOWED.values())
         assert [criterion.earned < criterion.points for criterion in verdict.criteria].count(True) == len(verdict.named)
     else:
-        assert solution.score < entry.points and solution.says.endswith((".", ".)")), "a sentence for the student"
+        assert solution.score < entry.points, "a wrong answer is due less than full marks"
+        assert solution.says.endswith((".", ".)")), "the sentence for the student ends with a full stop"
         named = verdict.named
         told = solution.says in named if CAUSES & set(named) else re.search(BY_PROPERTY, " ".join(named))
         assert told, named or "no cause is named"
