@@ -65,7 +65,7 @@ class LmsTable:
 def columns(
     assignment: str, entries: tuple[Exercise, ...], standing: list[Score], per_exercise: bool = False
 ) -> list[Column]:
-    """The assignment's column and, on request, one for each exercise; points are before any late penalty."""
+    """The assignment's column and, on request, one for each exercise; these, unlike it, are before any late penalty."""
     whole = {score.student: None if score.to_grade_by_hand else score.score for score in standing}
     found = [Column(assignment, sum(entry.points for entry in entries), whole)]
     for entry in entries if per_exercise else ():
