@@ -117,8 +117,8 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grad
         try:
             converter.start()
         except NbGraderException as error:
-            if converter.broken_by or not (converter.refused or converter.failures):
-                raise GradingFailed(str(error) if converter.broken_by else _last_line(log, error)) from None
+            if converter.stopped or not (converter.refused or converter.failures):
+                raise GradingFailed(converter.stopped or _last_line(log, error)) from None
     for name, odd in converter.odd_times.items():
         console.print(f"[yellow]{escape(name)}:[/yellow] {escape(odd)}", highlight=False)
     failures = [*converter.failures, *(f"submitted/{name}: {reason}" for name, reason in converter.refused.items())]

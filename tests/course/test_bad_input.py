@@ -63,6 +63,13 @@ def test_unknown_student(course: Path) -> None:
     assert "no submission of week3_rope by adda" in refuse(course, "autograde", "--week", "3", "--students", "adda")
 
 
+def test_why_a_run_stopped_is_said_beside_a_folder_that_is_refused(course: Path) -> None:
+    submit(course)
+    (course / "submitted" / ".ada" / WEEK3).mkdir(parents=True)
+    (course / "late.csv").write_text("student,week,days\nada,9,1\n")
+    assert "late.csv, line 2: there is no week '9'" in refuse(course, "autograde", "--week", "3")
+
+
 def test_unbuilt_course(course: Path) -> None:
     shutil.rmtree(course / "source")
     assert "run `make build`" in refuse(course, "autograde", "--week", "3")

@@ -64,6 +64,7 @@ class CourseAutograde(Autograde):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.broken_by: OperationalError | None = None  # why the gradebook could not be written
+        self.stopped = ""  # why the run ended before its end
         self.failures: list[str] = []  # a line for each submission without a grade
         self.refused: dict[str, str] = {}  # folders whose names no student can have, with the reason
         self.misnamed: dict[str, str] = {}  # entries named almost like the assignment, with what to do
@@ -122,12 +123,14 @@ class CourseAutograde(Autograde):
                     f"not graded, by the names of their folders under submitted/: {', '.join(self.refused)}"
                 )
         except (GradingFailed, CourseError) as error:
-            raise self._told(str(error)) from error
+            self.stopped = str(error)
+            raise self._told(self.stopped) from error
         except (OSError, DatabaseError, NbGraderException) as error:
             cause = self.broken_by if isinstance(error, NbGraderException) else error
             if cause is None:
                 raise
-            raise self._told(f"{cannot_store(cause)}, then start again; what is graded is kept") from error
+            self.stopped = f"{cannot_store(cause)}, then start again; what is graded is kept"
+            raise self._told(self.stopped) from error
 
     def init_destination(self, assignment_id: str, student_id: str) -> bool:
         """Return whether this submission is part of the run; if so, remove its earlier result."""
