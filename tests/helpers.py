@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # they import nbgrader and torch, which costs seconds even in
 COURSE = Path(__file__).resolve().parents[1]
 WEEK3 = "week3_rope"
 ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
-PATIENCE = 1700  # seconds before we give up on a command or a condition: it hangs and is not just slow
+PATIENCE = 2000  # seconds before we give up on a command or a condition: it hangs and is not just slow
 
 
 def environment(**more: str) -> dict[str, str]:
