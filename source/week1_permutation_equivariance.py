@@ -10,9 +10,9 @@
 # - write attention that is right and stays finite: with any mask, in half precision, with queries that may attend to nothing;
 # - compute attention over three tokens by hand, and say what happens when two of them swap positions;
 # - measure whether any layer is permutation-*equivariant*, and prove what you find for self-attention;
-# - tell equivariant from invariant, and say what mean pooling does;
+# - tell equivariant from invariant, and say what averaging over the positions does;
 # - write a causal mask that is also right with a KV cache;
-# - explain what a model without any positional encoding can know of the order.
+# - explain what a model without any positional encoding can know about the order.
 #
 # **You need** matrix products, softmax, and a little PyTorch (broadcasting, `masked_fill`, autograd). You need not have seen a Transformer before.
 #
@@ -120,7 +120,7 @@ plt.show()
 #
 # ### Why divide by $\sqrt d$?
 #
-# A dot product is a sum of $d$ terms. If the channels of both vectors are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., section 3.2.1, footnote). So scores grow like $\sqrt d$. What does the softmax do with large scores?
+# A dot product is a sum of $d$ terms. If the channels of both vectors are independent with mean 0 and variance 1, each term has variance 1 and the sum has variance $d$ (Vaswani et al., section 3.2.1, footnote). So dot products grow like $\sqrt d$. What would the softmax do with such large numbers?
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Take 64 random keys and a random query, first with $d=4$, then with $d=1024$. How much weight does the *strongest* key get on average, with the division by $\sqrt d$ and without it? Equal weights would be $1/64\approx0.016$.
@@ -187,9 +187,8 @@ def scaled_dot_product_attention(q, k, v, mask=None):
              out (batch, heads, n_queries, v_dim), weights (batch, heads, n_queries, n_keys)
 
     Second step: a query that may attend to no key has zero weights, a zero output, and finite gradients. In float16 the
-    product of q and k may be too large although the scaled score is not: the results must stay finite. Half-precision
-    results may be off by a few units in the last place. Float64 results must be float64, but need only the accuracy
-    of float32.
+    results must stay finite wherever the scaled scores fit into float16. Half-precision results may be off by a few
+    units in the last place. Float64 results must be float64, but need only the accuracy of float32.
     """
     ### BEGIN SOLUTION
     precise = torch.promote_types(q.dtype, torch.float32)  # half precision is rounded once, at the end
@@ -313,7 +312,7 @@ week1.scaled_dot_product_attention(scaled_dot_product_attention)
 # Equation (1) is one line of code. In practice it fails in more than one place.
 
 # %% [markdown] tags=["prediction"]
-# **Predict** what each of the seven lines below gives. Which results will be NaN or infinite, and which will be finite but useless?
+# **Predict** what the lines (a) to (e) below give. Which results will be NaN or infinite, and which will be finite but useless?
 #
 # *Your prediction:*
 
@@ -335,8 +334,8 @@ lab.table(["", "result"], [
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# - (a) is $0/0$. It happens when a text is empty, and when a text is padded at its start and no token may look ahead: then the first rows see only padding. We agree that such a query gets **zero weights and a zero output**. (On a CPU, PyTorch's own `F.scaled_dot_product_attention` also returns zeros there; see [`FlashAttentionKernel.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cpu/FlashAttentionKernel.cpp) of 2.13.)
-# - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In all five runs, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
+# - (a) is $0/0$. It happens when a text is empty, and when a text is padded at its start and no token may look ahead: then the first rows see only padding. In this course such a query gets **zero weights and a zero output**. (On a CPU, PyTorch's own `F.scaled_dot_product_attention` also returns zeros there; see [`FlashAttentionKernel.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cpu/FlashAttentionKernel.cpp) of 2.13.)
+# - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In all five runs, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not: their gradients use the repaired weights and do not pass through the softmax. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
 # - (c) The largest float16 is 65,504. A dot product can exceed it although the *scaled* score would fit, so the order of the operations decides. (Rounding makes it 11,248 instead of 11,250. For bfloat16, with the range of float32 but fewer digits, see week 3.)
 # - (d) overflows. `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
 # - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype. That fits into float16, but a row that is hidden as a whole still gets equal weights, as in (e).
@@ -357,7 +356,7 @@ lab.table(["", "result"], [
 # %% [markdown]
 # ### Code that runs on any device
 #
-# Every tensor has a device: the computer's own memory (`"cpu"`) or a graphics card's (`"cuda"`). PyTorch does not move tensors for you. You cannot add, multiply or compare tensors on different devices, except a number in a tensor without dimensions, such as `torch.tensor(0.5)`. So code that works on your laptop may stop on a GPU with `Expected all tensors to be on the same device`.
+# Every tensor has a device: the computer's own memory (`"cpu"`) or a graphics card's (`"cuda"`). PyTorch does not move tensors for you. You cannot add, multiply or compare tensors on different devices. The one exception is a CPU tensor without dimensions, such as `torch.tensor(0.5)`. So code that works on your laptop may stop on a GPU with `Expected all tensors to be on the same device`.
 #
 # The cause is nearly always one line: a tensor made inside a function. `torch.arange(n)`, `torch.ones(n, n)` and `torch.tensor([...])` make it on the CPU unless you say otherwise. So pass on the device of an input: `device=x.device`. Four habits are enough:
 #
@@ -368,7 +367,7 @@ lab.table(["", "result"], [
 # | a table that belongs to a module | `self.register_buffer("table", table, persistent=False)`: it moves with `.to(device)`; an ordinary attribute stays behind |
 # | a function such as cos or exp | PyTorch's own: NumPy computes on the CPU only |
 #
-# **How this course tests that without a GPU.** The file `simulated_device.py` adds a device called `"simulated"` to PyTorch. Its tensors refuse to meet those on the CPU, exactly as a GPU's do, and the CPU does the arithmetic. Visible checks run your answer there once and name what stays behind. The hidden tests check the same, for a small share of the points: if you forget the device, you lose an eighth or a quarter of a point, and nothing else.
+# **How this course tests that without a GPU.** The file `simulated_device.py` adds a device called `"simulated"` to PyTorch. If you combine one of its tensors with a CPU tensor, you get the error that a GPU would give. The CPU does the arithmetic. Visible checks run your answer there once and name what stays behind. The hidden tests check the same, for a small share of the points: if you forget the device, you lose an eighth or a quarter of a point, and nothing else.
 
 # %% tags=["experiment"]
 import simulated_device  # adds the device
@@ -475,7 +474,7 @@ week1.attention_by_hand(attention_by_hand)
 #
 # A permutation of $n$ tokens is a matrix $P$ with a single 1 in every row and every column. $PX$ has the rows of $X$ in another order. In code, `x[:, perm]` does the same: position $i$ now holds the token from position `perm[i]`. The transpose undoes the shuffle: $P^\top P=I$.
 #
-# What can a function $f$ do with shuffled tokens? Two words are often mixed up:
+# If you shuffle the input of a function $f$, what happens to its output? Two words are often mixed up:
 #
 # - **invariant**: $f(PX)=f(X)$. Shuffling changes *nothing*. Example: the sum of all tokens.
 # - **equivariant**: $f(PX)=P\,f(X)$. The outputs are *the same, shuffled in the same way*. Example: doubling every token.
@@ -515,14 +514,14 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 1.3. Two roads.** Five tokens a … e as rows, their channels as columns (blue negative, red positive). Going down shuffles the rows; going right applies self-attention. Do both roads to the lower right end at the same picture?
+# **Figure 1.3. Two roads.** Five tokens a … e as rows, their channels as columns (blue negative, red positive). Going down shuffles the rows; going right applies self-attention. The lower right panel is $f(PX)$. Is each of its rows the row of the same letter in $f(X)$?
 
 # %% [markdown]
 # ### Exercise 1.3 · Measure the gap
 #
 # **3 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* you can ask any layer, even one you cannot read, whether it knows the order. But your test must be right for layers that know the order and for layers that don't. Some wrong tests give the right number whenever the gap is zero; others do so for every swap of two tokens.
+# *Why it matters:* you can ask any layer, even one you cannot read, whether it knows the order. But your test must be right for layers that know the order and for layers that don't. Some wrong tests are right whenever the true gap is zero. Others are right whenever `perm` only swaps two tokens.
 #
 # Measure how far apart the two roads of Figure 1.3 end.
 
@@ -672,14 +671,14 @@ show_pair("The sentence, and shuffled: no mask")
 # %% [markdown] tags=["prediction"]
 # **Predict.** Which of these see the order, that is, have a gap above zero?
 #
-# - two linear layers with a ReLU, token by token;
+# - a *feed-forward layer*: two linear layers with a ReLU between them, token by token;
 # - LayerNorm, which brings each token's vector to mean 0 and variance 1;
-# - two complete encoder layers, each with attention and two linear layers, residual connections and LayerNorm;
+# - two complete encoder layers: attention and a feed-forward layer, each with a residual connection (its input is added to its output) and LayerNorm;
 # - subtracting the mean of all tokens;
 # - a convolution along the tokens;
 # - an LSTM (a recurrent network);
-# - adding a fixed vector, a different one at each position;
-# - the mean of all tokens.
+# - adding a vector to each token that depends on its position alone;
+# - the mean of all tokens, written to every position.
 #
 # *Your prediction:*
 
@@ -716,9 +715,9 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Every layer that works token by token is equivariant. So is attention, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Subtracting the mean of all tokens mixes them, and is equivariant all the same: the mean does not depend on their order. Residual connections (adding a layer's input to its output), more heads or more layers do not bring order in. Convolution, recurrence and a vector per position do.
+# Every layer that works token by token is equivariant. So is attention, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Subtracting the mean of all tokens mixes them, and is equivariant all the same: the mean does not depend on their order. Residual connections, more heads or more layers do not bring order in. Convolution, recurrence and a vector per position do.
 #
-# **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the last column: for attention the distance is of order 1. Only the mean in the last line is invariant.
+# **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the last column: for attention the distance is 3.3, far from zero. Only the mean in the last line is invariant.
 #
 # **Zero up to rounding.** "0" means "below 0.00001". The two roads add the same numbers in another order, and each sum is rounded. The last table shows that only rounding is left: in float64, with more digits, the gap is smaller.
 # </details>
@@ -726,7 +725,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown]
 # ## 4 · The proof
 #
-# You have measured the gap on a few random inputs. Is it zero for all? You need three facts about a permutation matrix $P$:
+# You have measured the gap on a few random inputs. Is it zero for all? You need two facts about a permutation matrix $P$ and one about the softmax:
 #
 # - $P^\top P = I$;
 # - multiplying by $P$ from the left reorders rows; multiplying by $P^\top$ from the right reorders columns in the same way. So $(PSP^\top)_{ij}=S_{\pi(i)\pi(j)}$, where $\pi(i)$, in code `perm[i]`, is the row of $S$ that becomes row $i$;
@@ -930,7 +929,7 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 # - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in many language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the marker's share in the output tells how many tokens there are so far.
 # - **No marker.** The output at $i$ is a mean over $i+1$ tokens. A mean over more tokens varies less.
 #
-# Take one head with random weights, its scores shrunk to 0.3 of what they would be, so that the weights are nearly equal, and random tokens. On one half of the texts, fit two *linear* read-outs of its outputs: one for $i$, one for $\frac1{i+1}$. Try them on the other half.
+# Take random tokens and one head with random matrices. Multiply its scores by 0.3, so that the attention weights are nearly equal. On one half of the texts, fit two *linear* read-outs of its outputs: one for $i$, one for $\frac1{i+1}$. Try them on the other half.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For texts with a marker: how much of the variance of $\frac1{i+1}$ can a linear map explain from the output of *one untrained* causal layer? How much of the variance of $i$? And how much without the mask?
@@ -1001,7 +1000,7 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 #
 # With a marker, the output reveals $\frac1{i+1}$: the read-out explains 0.83 to 0.91 of its variance in five seeds. The fraction $\frac1{i+1}$ says much about the first ten positions and little about the rest. So a read-out of $i$ itself explains only 0.42 to 0.44. Without the mask, a read-out explains nothing.
 #
-# Without a marker, no *linear* read-out works. But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
+# Without a marker, no *linear* read-out works. (A share below 0 means: on new texts it does worse than always guessing the mean.) But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
 # </details>
 #
 # **What larger models do with the leak.** Haviv et al. (2022) trained causal language models without any encoding. These stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. In their ranking over all tasks, on longer texts than in training, models without an encoding came first, ahead of T5's bias, ALiBi and RoPE.

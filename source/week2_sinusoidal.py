@@ -105,7 +105,7 @@ lab.table(["length of one step", "smallest", "largest"], rows)
 #
 # <details><summary>After you have run it</summary>
 #
-# On round waves a step turns each pair by a fixed angle, wherever you start. All of this week rests on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top.
+# With round waves a step turns each pair by a fixed angle, wherever you start, so its point moves by a chord of fixed length. All of this week rests on this property. It needs the sine *and* the cosine: a sine alone is steep at zero and flat at its top.
 # </details>
 
 # %% [markdown]
@@ -369,7 +369,7 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 #
 # **One frequency per pair.** The exponent counts pairs. If it counts channels, the cosine gets a frequency of its own, and the property of 2.1 is gone.
 #
-# **Far positions.** A float32 number has 24 significant bits. Whole numbers up to 16 million it holds exactly, so the first pair is safe. An angle such as $99{,}990\cdot0.75$ it holds only to about 0.004 radians, and the sine cannot be more accurate than that. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
+# **Far positions.** A float32 number has 24 significant bits. It holds whole numbers up to 16 million exactly, so the first pair is safe. But it holds an angle such as $99{,}990\cdot0.75$ only to about 0.004 radians, and the sine cannot be more accurate than its angle. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
 
 # %% [markdown]
 # ### Exercise 2.3 · The table
@@ -466,7 +466,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# *Which form will you meet?* Most often it is this one ([`word_language_model/model.py`](https://github.com/pytorch/examples/blob/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/model.py) in pytorch/examples):
+# *Which form will you meet?* A common one is this ([`word_language_model/model.py`](https://github.com/pytorch/examples/blob/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/model.py) in pytorch/examples):
 #
 # ```python
 # div_term = torch.exp(torch.arange(0, d_model, 2).float() * (-math.log(10000.0) / d_model))
@@ -477,7 +477,7 @@ week2.sinusoidal_positional_encoding(sinusoidal_positional_encoding)
 # It is formula (2), since $e^{-2t\ln(10\,000)/d}=10\,000^{-2t/d}$, with float32 angles. The authors' own code, [`get_timing_signal_1d`](https://github.com/tensorflow/tensor2tensor/blob/75b75f2e2281101b9b3637e14ef519afd6a11b68/tensor2tensor/layers/common_attention.py), is *not* formula (2). It concatenates sines and cosines, and its exponent is $t$ divided by $\frac d2-1$, not by $\frac d2$. So its last wavelength is exactly $2\pi\cdot10\,000$. Whisper's encoder still has that form ([`sinusoids`](https://github.com/openai/whisper/blob/fdf63e51dc3089e10d72fd25ac04ffe22f86543e/whisper/model.py)), and so has the time embedding of diffusion models (`get_timestep_embedding` in Ho et al.'s [`nn.py`](https://github.com/hojonathanho/diffusion/blob/c46129977747dad96f91709bcb3f0f7480686004/diffusion_tf/nn.py), 2020).
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Draw the table with positions from left to right and channels from top to bottom, over 64 positions. What will the lower channels look like: waves or something else?
+# **Predict.** Draw the table with positions from left to right and channels from top to bottom, over 64 positions. What will the bottom rows look like: waves or something else?
 #
 # *Your prediction:*
 
@@ -649,12 +649,12 @@ lab.moving_shift(shift_matrix, d_model=16, pair=1, p=2, k=3)
 
 
 # %% [markdown]
-# **Figure 2.6. One block of your matrix turns one hand.** If you move $p$, the four numbers stay. If you move $k$, they change, and with them the angle by which the hand turns.
+# **Figure 2.6. One block of your matrix turns one hand.** If you move $p$, the four numbers stay the same. If you move $k$, they change, and with them the angle by which the hand turns.
 
 # %% [markdown]
 # ### Experiment: a head built by hand
 #
-# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ points the head three tokens back. (The scores get the factor 8 instead of $1/\sqrt d$.)
+# Let a head compute its query from the position as $q_i=M_{-3}\,\mathrm{PE}(i)=\mathrm{PE}(i-3)$ and its key as $k_j=\mathrm{PE}(j)$. The score is $\mathrm{PE}(i-3)\cdot\mathrm{PE}(j)=\sum_t\cos((i-3-j)\,\omega_t)$. It is largest, $d/2$, where all cosines are 1: at $j=i-3$. So $W_q=M_{-3}$ points the head three tokens back. (The scores are multiplied by 8, not divided by $\sqrt d=8$: neighbouring scores differ too little for a sharp softmax. A trained head can learn larger matrices.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** How much of its attention does the head put on the token three positions back, at positions 3 to 127? And at 50,000 to 50,127, beyond even the longest wavelength?
@@ -704,7 +704,7 @@ lab.table(["positions", "weight three positions back, smallest"],
 # You will hear that "beyond `max_len` learned embeddings are random". This mixes up two things:
 #
 # - a row that exists but was **never trained** still has its starting value;
-# - a row **past the end** does not exist. The code must say so.
+# - a row **past the end** does not exist. The code must raise an error.
 #
 # With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two more rows than positions (transformers 5.23: [`RobertaEmbeddings`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/roberta/modeling_roberta.py), [`BartLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bart/modeling_bart.py), [`OPTLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/opt/modeling_opt.py)).
 
@@ -713,7 +713,7 @@ lab.table(["positions", "weight three positions back, smallest"],
 #
 # **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* it takes three lines, and two classic mistakes hide in them. The optimizer does not know the table, or a text longer than the table raises no error.
+# *Why it matters:* it takes three lines, and two classic mistakes hide in them. The optimizer never sees the table, or a text that is too long raises no error.
 
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding", "solution": true}
 class LearnedPositionalEmbedding(nn.Module):
@@ -843,7 +843,7 @@ def built_by_hand(add_positions):
 
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Within 32 tokens both trained models get the task right. Beyond that, where will the learned table end up (blind guessing gives 1/8)? Will the sinusoids be as good as the hand-built head, as bad as the learned table, or in between?
+# **Predict.** Within 32 tokens both trained models get the task right. Beyond that, how accurate will each of the three be on average: hand-built weights, sinusoids, learned table? (Blind guessing gives 1/8.)
 #
 # *Your prediction:*
 
@@ -918,7 +918,7 @@ lab.table(["learned table, five runs", "rows 0 to 31", "rows 32 to 127"],
 #
 # <details><summary>After you have run it</summary>
 #
-# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved. The sinusoids are in between, at 0.44 to 0.53 in five runs. The model could have learned the hand-built weights, but other weights fit 32 positions just as well. Not everything that can be expressed is learned: the hope of extrapolating fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
+# Within the training length both trained models are perfect. Beyond it the learned table falls to blind guessing at once. Its rows 32 to 127 have not moved. The sinusoids are in between: 0.44 to 0.53 in five runs, averaged over positions 32 to 127. The model could have learned the hand-built weights, but other weights fit 32 positions just as well. Not everything that can be expressed is learned: the hope of extrapolating fails here. Press et al. (2022, Figure 1) report something similar for language models: with sinusoids, perplexity rises as texts grow past the training length.
 # </details>
 
 # %% [markdown]
@@ -1012,11 +1012,11 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# - **More keys alone do no harm to a query at position 31.** 128 keys are as good as 32: the accuracy is 1.00. (At position 4, where nearly all keys crowd next to the right one, it is 0.36 (0.30 to 0.42), `experiments/results_distances.md`.)
-# - **New positions do the harm**, and more keys there do more harm. Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With the latest 4 keys alone accuracy falls by 0.01, with the latest 32 by 0.31, with all by 0.51.
-# - **Slow pairs make it worse, but are not the whole cause.** Without them the accuracy is higher, 0.76 to 0.84 with 32 keys and 0.60 to 0.68 with all, but it still falls.
+# - **More keys alone do no harm to a query at position 31.** All keys, up to 128, are as good as 32: the accuracy is 1.00. The position matters: put the query at 4, and all keys but four share position 0, right beside the key that it needs. Then the accuracy is 0.36, from 0.30 to 0.42.
+# - **New positions do harm, and the more keys a query sees there, the more.** Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With only the latest 4 keys the accuracy is 0.99, with the latest 32 it is 0.69, with all it is 0.49.
+# - **Slow pairs make it worse, but are not the whole cause.** Without them no hand meets a new angle. The accuracy is higher, 0.76 to 0.84 with 32 keys and 0.60 to 0.68 with all, yet it still falls.
 #
-# Are familiar *distances* enough? Leave the query where it is, and count every distance beyond 31 as 31. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
+# Are familiar *distances* enough? Leave the query where it is, and move every key farther back than 31 to the position 31 back. Now every distance is familiar, but the positions are new. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
 #
 # *Why* do wrong keys win at new positions? We conjecture that training lowers their scores only for the pairs of positions that it has met. Nothing holds down the other scores, and with each further key a wrong one is more likely to win. (All numbers: `experiments/results_distances.md`.)
 #
@@ -1030,10 +1030,10 @@ plt.show()
 #
 # $$S(k)=\mathrm{PE}(p)\cdot\mathrm{PE}(p+k)=\sum_{t=0}^{d/2-1}\cos(k\,\omega_t). \tag{6}$$
 #
-# $S(k)$ is largest at $k=0$, where it is $d/2$. Many introductions add that it *falls* with the distance, so near tokens are more similar than far ones. On the whole it does fall. Does it fall from each offset to the next?
+# $S(k)$ is largest at $k=0$, where it is $d/2$. Many introductions add that it *falls* with the distance, so near tokens are more similar than far ones. Is that true?
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Draw $S(k)$ for $k=0,\dots,100$ and width 64. Does it fall all the way? If not, at which offset does it rise for the first time?
+# **Predict.** Draw $S(k)$ for $k=0,\dots,100$ and width 64. Does it ever rise? If so, at which offset first?
 #
 # *Your prediction:*
 
@@ -1061,7 +1061,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# It falls on the whole, in ripples. At width 64 it first rises at offset 6: the fastest hand has been on its way back for a while ($6\approx2\pi$), and now the second comes back with it; together they outweigh the others, which still turn away. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first turn, to 0.78 after the fifteenth, when the slow hand has also moved. Wider encodings have more hands, which average each other out. So the ripples get smaller, and the first rise comes later.
+# It falls on the whole, in ripples. At width 64 it first rises at offset 6. The fastest hand has been coming back since offset 3 and is almost home. By now the second comes back fast enough: together they outweigh the others, which still turn away. With width 4 there are only two hands, and the curve swings back with each turn of the fast one: to 0.98 after the first turn, to 0.78 after the fifteenth, when the slow hand has also moved. Wider encodings have more hands, which average each other out. So the ripples get smaller, and the first rise comes later.
 # </details>
 
 # %% [markdown]
@@ -1264,7 +1264,7 @@ lab.table(["how far a term moves", *terms], rows)
 # %% [markdown]
 # ## 9 · The answer
 #
-# Can a model use a vector it has never met? The formula gives one to every position, and a head built by hand works at 50,000 as at 0. Training on short texts did not find that head. The layer it found works at position 31, even with all 128 keys, and fails at new positions: the more keys, the worse. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
+# Can a model use a vector it has never met? The formula gives every position a vector, and a head built by hand works as well at 50,000 as at 0. Training on short texts did not find that head. The layer it found works at position 31, even with all 128 keys, and fails at new positions: the more keys, the worse. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
 #
 # ## 10 · Test yourself
 #
@@ -1272,7 +1272,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>1. Why sine and cosine, and not only sine?</summary>
 #
-# The pair is a point on a circle, and a move by $k$ rotates this point: that is linear, and the same everywhere. From a sine alone you cannot compute the sine $k$ positions on, since $\sin a$ does not determine $\cos a$.
+# The pair is a point on a circle, and a move by $k$ rotates this point: that is linear, and the same everywhere. From a sine alone you cannot compute the sine $k$ positions later, since $\sin a$ does not determine $\cos a$.
 # </details>
 #
 # <details><summary>2. Why many frequencies?</summary>
@@ -1282,7 +1282,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>3. Why is the position added and not concatenated?</summary>
 #
-# Adding keeps the width. The price: token and position share their channels, and the four terms of section 8 share one matrix. Concatenation has four terms, too, each with a block of the matrix of its own, but costs width.
+# Adding keeps the width. The price: token and position share their channels, and the four terms of section 8 share one matrix. Concatenation has four terms, too, and each has its own block of the matrix, but it costs width.
 # </details>
 #
 # <details><summary>4. Can the encoding drown the token?</summary>
@@ -1292,7 +1292,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>5. Learned or sinusoidal: which is better?</summary>
 #
-# Within the training length Vaswani et al. found hardly any difference. In week 5's small language models the sinusoids are ahead within that length: 1.53 against 1.72 nats, five seeds each.
+# Within the training length Vaswani et al. found hardly any difference. In week 5's small language models the sinusoids are ahead within that length: 1.53 (1.50 to 1.57) against 1.72 nats (1.68 to 1.75), five seeds each.
 # </details>
 #
 # <details><summary>6. Ten tokens are in the KV cache and you feed in one more. Which row of the table is added to it?</summary>
