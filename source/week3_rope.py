@@ -64,7 +64,7 @@ np.random.seed(0)
 #
 # ### The idea: two hands on one clock
 #
-# Draw query and key as two hands of one clock. Their dot product is
+# Suppose a head had only two channels. Query and key are then arrows in a plane: draw them as two hands of one clock. Their dot product is
 #
 # $$ q\cdot k = |q|\,|k|\,\cos(\text{angle between the hands}).$$
 #
@@ -106,7 +106,7 @@ plt.show()
 #
 # $$\big\langle f(q,m), f(k,n)\big\rangle = |q|\,|k|\cos\big((\alpha+m\theta)-(\beta+n\theta)\big)=|q|\,|k|\cos\big(\underbrace{\alpha-\beta}_{\text{content}}+\underbrace{(m-n)\,\theta}_{\text{offset}}\big). \tag{3}$$
 #
-# This is wish (1).
+# So wish (1) is granted, for one pair.
 #
 # **A worked example.** Let $\theta=\pi/6$, $q=(2,0)$ at $m=3$, $k=(1,1)$ at $n=0$. The query turns by $\pi/2$ and becomes $(0,2)$; the key stays. Score: $0\cdot1+2\cdot1=2$. Move both on by one. The query turns by $2\pi/3$ and becomes $(-1, \sqrt3)$. The key turns by $\pi/6$ and becomes $(\cos\frac\pi6-\sin\frac\pi6,\ \sin\frac\pi6+\cos\frac\pi6)\approx(0.3660, 1.3660)$. Score: $-0.3660+1.7321\cdot1.3660\approx 2.000$. All numbers have changed except the score.
 
@@ -188,9 +188,9 @@ week3.rotate_by_hand(rotate_by_hand)
 #
 # $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
 #
-# RoPE takes the frequencies of week 2's sinusoids unchanged (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**. (In code the $\theta_i$ are often called `inv_freq`.)
+# RoPE takes over the formula of week 2's sinusoids, with the head dimension in place of the model dimension (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**. (In code the $\theta_i$ are often called `inv_freq`.)
 #
-# $i$ counts *pairs*, so the exponent has $2i/d$ and not $i/d$; $d$ is the *head* dimension; the exponent is *negative*.
+# Three slips are common: $i/d$ instead of $2i/d$, the model dimension instead of the *head* dimension, and a *positive* exponent.
 
 # %% tags=["experiment"]
 lab.moving_clocks(head_dim=8, base=10000.0, m=3, n=1, keys=True)
@@ -293,7 +293,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# In a longer text the slow pairs reach angles that no training text has shown. A larger base makes more pairs slow, but it also slows those that already were: with base $10^6$, pairs 21 to 31 reach at position 16,384 only angles that base $10^4$ had shown before position 800. The other pairs change pace, too, so the model must be fine-tuned. Code Llama was, with base $10^6$, to read long files (Rozière et al., 2023).
+# In a longer text the slow pairs reach angles that no training text has shown. A larger base leaves more pairs without a full turn, but these pairs also turn less. With base $10^6$, even at position 16,384, pairs 21 to 31 have turned no farther than they had at position 800 with base $10^4$. The other pairs change pace, too, so the model must be fine-tuned. Code Llama was, with base $10^6$, to read long files (Rozière et al., 2023).
 # </details>
 
 # %% [markdown]
@@ -559,9 +559,9 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. At 9 it is pair 1 that holds the sum down (its cosine is −0.32); at 22 pair 1 is back at 0.96, and pair 2 does it (−0.32). Where two or three clocks nearly agree, an echo survives. Pairs 4 to 7 add nearly the same number to every key, which softmax hardly sees: they are free to carry content.
+# Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. At 9 it is pair 1 that holds the sum down (its cosine is −0.32); at 22 pair 1 is back at 0.96, and pair 2 holds the sum down (−0.32). Neither echo is silenced: three of the four fast clocks agree there, and the sum is still 6.4 there, against 8 at offset 3. Pairs 4 to 7 add nearly the same number to every key, which softmax hardly sees: they are free to carry content.
 #
-# The right phases are not enough. At strength 1 (Figure 3.6) offset 3 gets 0.04 of the weight, at 20 it gets 0.87. To turn up a head's strength, training makes its queries and keys longer.
+# The right phases are not enough. At strength 1 (Figure 3.6) offset 3 gets 0.04 of the weight, at 20 it gets 0.87. So sharp a head needs long queries and keys, and training has to make them so.
 #
 # Barbero et al. (2024) found this division of labour in Gemma 7B. The *highest* frequencies build positional heads; the *lowest* are used most, and seem to carry content. Remember **fast pairs for position, slow pairs for content**.
 # </details>
@@ -587,7 +587,7 @@ plt.show()
 #
 # **5 points (2 + 3) · difficulty 3/5 · 12 + 20 minutes · code**
 #
-# *Why it matters:* a checkpoint in the wrong layout gives wrong scores and no error.
+# *Why it matters:* when a checkpoint and the code disagree about the layout, no error tells you.
 #
 # **First** write the rotation in the half layout. Pair $i$ consists of channels $i$ and $i+\frac d2$, with the same frequency $\theta_i$ as before.
 
@@ -1207,9 +1207,9 @@ lab.table(["no offset beyond", *sizes],
 # | offsets clipped at 31 | 1.00 | 0.99 (0.96 to 1.00) |
 # | true offsets | 0.51 (0.35 to 0.70) | 0.22 (0.15 to 0.30) |
 #
-# **The offsets** do the damage. More keys cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40: not every new offset harms. One of 48 gives 0.60 (0.45 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
+# **New offsets** do the damage, and more keys make it worse: they cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40: not every new offset harms. One of 48 gives 0.60 (0.45 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
 #
-# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23, 31 and 39 the mean is at least 0.99. At 4 the mean is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. At 47 it is 0.18, since all far keys look almost like the right one. The next experiment shows why. (`experiments/results_distances.md`.)
+# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23, 31 and 39 the mean is at least 0.99. At 4 the mean is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. At 47 it is 0.18. The next experiment shows why. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1217,7 +1217,7 @@ lab.table(["no offset beyond", *sizes],
 # %% [markdown]
 # ### Experiment: what the head thinks of far tokens
 #
-# What does the head see at an offset it has never met? The tokens are random, so it can choose a key by its offset only. Take the *mean* query and the *mean* key over the alphabet, and move them apart. (A score is linear in the query and in the key, so the score of the means is the mean score.)
+# What does the head see at an offset it has never met? The tokens are random, so only its offset tells the head whether a key is the right one. Take the *mean* query and the *mean* key over the alphabet, and move them apart. (A score is linear in the query and in the key, and different tokens are drawn independently. So the score of the means is the mean score, except at offset 0.)
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** The head has learned to give offset 3 the highest score. At which other offsets might a key look almost as good? Which of these could training on 32 tokens rule out?
@@ -1262,7 +1262,7 @@ plt.show()
 # %% [markdown]
 # ## 8 · Too few bits
 #
-# Models run in bfloat16. Its numbers have **8 significant bits**: 7 are stored, and a leading 1 is not (Kalamkar et al., 2019). Eight bits are enough to train large networks, but not for positions.
+# Most large models run in bfloat16. Its numbers have **8 significant bits**: 7 are stored, and a leading 1 is not (Kalamkar et al., 2019). Eight bits are enough to train large networks, but not for positions.
 #
 # **A toy.** Take *three* significant bits: a binary number of three digits times a power of two. Up to $2^3=8$ the toy holds every integer. From 8 to 16 there are only four steps, 2 wide; from 16 to 32 they are 4 wide. Every other number is rounded to the nearest of these values. What is left of the positions 0 … 31?
 #
@@ -1424,11 +1424,11 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 #
 # - `rotate_llama(x, positions)` rotates `x` like your 3.4, in the half layout; the result has the dtype of `x` and is exact up to rounding;
 # - `prompt_scores(q, k)` gives the unscaled scores of a whole prompt, in the interleaved layout;
-# - `decode_step_scores(q, k_cache)` gives the scores of the newest token with all tokens so far, itself included: like `prompt_scores` unscaled and in the interleaved layout, with `q` and `k_cache` not yet rotated and the oldest key at position 0.
+# - `decode_step_scores(q, k_cache)` gives the scores of the newest token with all tokens so far, itself included: like those of `prompt_scores` they are unscaled and in the interleaved layout. `q` and `k_cache` arrive unrotated, and the oldest key is at position 0.
 #
 # Its author tested it in float32 on texts of 16 tokens: there was no error, the shapes were right, nothing changed at position 0, and `prompt_scores` agreed with a public model. The file has **three bugs**.
 #
-# **First write the test that the author should have written**, before you go on to the repairs. `serving_test` gets the three functions of such a file and says whether they keep their promises. It must accept right files, however they are written, and refuse the listing and every file that has one of its bugs.
+# **First write the test that the author should have written**, before you go on to the repairs. `serving_test` gets the three functions of such a file and says whether they keep their promises. It must accept every correct file, however it is written, and reject the listing and every file with one of the listing's bugs.
 
 # %% tags=["experiment", "listing"]
 def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
@@ -1541,7 +1541,7 @@ print("The file passes your test (it must not):", serving_test(rotate_llama, pro
 
 
 # %% [markdown]
-# **Now find the three bugs, and repair them.** In the listing `rotate_half`, `rotary_tables` and `decode_step_scores` have one each. Write them anew below. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2. The repaired functions replace the old ones, so the last cell of this section can test the whole file again.
+# **Now repair the three bugs.** `rotate_half`, `rotary_tables` and `decode_step_scores` have one each; you have to find the line. Write them anew below. Keep names, arguments and layouts. `apply_rotary_emb` and `rope_frequencies` are yours, from 3.3 and 3.2. The repaired functions replace the old ones, so the last cell of this section can test the whole file again.
 
 # %% nbgrader={"grade_id": "rotate_half", "solution": true}
 def rotate_half(x):
@@ -1692,7 +1692,7 @@ print("The repaired file passes your test (it must):", serving_test(rotate_llama
 #
 # *Why it matters:* if you can build a head, you can also read one.
 #
-# Every key of a text holds the same content `k`, and the last of `n_keys` tokens asks with the content `q`. Choose both vectors such that, after the rotation of 3.3 and the division by $\sqrt d$, softmax gives the token `back` positions before the query **at least 0.8** of the weight.
+# All `n_keys` keys of a text have the same content `k`, and the query of the last token has the content `q`. Choose both vectors such that, after the rotation of 3.3 and the division by $\sqrt d$, softmax gives the token `back` positions before the query **at least 0.8** of the weight.
 
 # %% nbgrader={"grade_id": "look_back_head", "solution": true}
 def look_back_head(back, head_dim, n_keys):

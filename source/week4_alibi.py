@@ -102,7 +102,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# With equal content a steep head spends its weight on the nearest keys and leaves next to nothing beyond distance 10; a shallow one still gives weight at 300. Which *difference* a head notices is another matter. In a softmax only ratios count, and 3 against 5 is the same ratio $e^{-2m}$ as 300 against 302: slope 1/2 puts a factor of 0.37 on two positions, slope 1/256 one of 0.99. It needs differences of a hundred or more. A model needs several slopes.
+# With equal content a steep head spends its weight on the nearest keys and leaves next to nothing beyond distance 10; a shallow one still gives weight at 300. Which *difference* a head notices is another matter. In a softmax only ratios count, and 3 against 5 is the same ratio $e^{-2m}$ as 300 against 302: slope 1/2 puts a factor of 0.37 on two positions, slope 1/256 one of 0.99. The shallow head notices only differences of a hundred or more. To tell near and far apart, a model needs several slopes.
 # </details>
 #
 # ## 2 · The slopes
@@ -111,7 +111,7 @@ plt.show()
 #
 # $$m_k = 2^{-8k/h},\qquad k = 1, 2, \dots, h. \tag{3}$$
 #
-# The slopes form a geometric series. The **first** head has the **largest** slope, $2^{-8/h}$, and is the most local; the last has $2^{-8}=1/256$ whatever $h$ is. The formula counts $k$ from 1, code counts heads from 0: head $k-1$ has slope $m_k$. Four heads have $2^{-2}, 2^{-4}, 2^{-6}, 2^{-8}$.
+# The slopes form a geometric series, so the half-life grows by the same factor from head to head. The **first** head has the **largest** slope, $2^{-8/h}$, and is the most local; the last has $2^{-8}=1/256$ whatever $h$ is. The formula counts $k$ from 1, code counts heads from 0: head $k-1$ has slope $m_k$. Four heads have $2^{-2}, 2^{-4}, 2^{-6}, 2^{-8}$.
 #
 # The exponents are 1, 2, 3, … only for $h=8$. With the rule "$1/2^k$ for every $h$", a model of 32 heads would have slopes down to $2^{-32}$, almost zero.
 #
@@ -277,7 +277,7 @@ lab.moving_slopes(alibi_slopes, n_heads=8, distance=16)
 # It is tempting to use equation (3) for every number of heads. Compare it with the official rule for 20 heads. Then count how often the two agree for 1 to 64 heads.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) For how many of the 64 does equation (3) give other slopes than your function? (b) You sort the official slopes of 20 heads. Does that matter if you train a new model from scratch? Why does it matter if you load a published one?
+# **Predict.** (a) For how many of the 64 does equation (3) give other slopes than your function? (b) You sort the official slopes of 20 heads. Does that matter if you train a new model from scratch? And if you load a published one? Say why.
 #
 # *Your prediction:*
 
@@ -326,7 +326,7 @@ plt.show()
 #
 # In training there are as many queries as keys, and the bias of a head is a square matrix: zero on the diagonal, $-m$ beside it, $-2m$ next to that. It is symmetric; a decoder's mask removes the upper triangle.
 #
-# **One decoding step.** With a KV cache there is a single query and, say, five keys. The query is the newest token, so it stands at position 4, not 0. Its bias is $-4m, -3m, -2m, -m, 0$: the **last row** of the square matrix. In general, row $r$ of $n_q$ queries and $n_k$ keys stands at
+# **One decoding step.** With a KV cache there is a single query and, say, five keys. The query is the newest token, so it stands at position 4, not 0. Its bias is $-4m, -3m, -2m, -m, 0$: the **last row** of the square matrix. In general, with $n_q$ queries and $n_k$ keys, query $r$, counted from 0, stands at position
 #
 # $$i = n_k - n_q + r . \tag{5}$$
 #
@@ -553,7 +553,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Random content makes the curve of any single text ragged, but it favours no distance. Far from the query, therefore, the mean keeps the exponential of equation (2). Next to the query the curve is flatter: a key that already has a large share cannot grow in proportion. In head 0 the step from distance 0 to 1 costs a factor of about 1.5 instead of 1.65. Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them; without any bias they would get 0.06.
+# Random content makes the curve of any single text ragged, but it favours no distance. Far from the query, therefore, the mean keeps the exponential of equation (2). Next to the query the mean is flatter. A weight cannot exceed 1, so favourable content raises a near key's large share by a smaller factor than a far key's small one. In head 0 the step from distance 0 to 1 costs a factor of about 1.5 instead of 1.65. Head 0 spends nearly all its attention on eight tokens. Head 7 spends 0.08 on them; without any bias they would get 0.06.
 # </details>
 #
 # ## 5 · A shortcut in public code
@@ -701,7 +701,7 @@ plt.show()
 # bfloat16 keeps eight significant bits (week 3, section 8): from 1,024 to 2,048 its numbers are 8 apart. The query is the newest of 4,096 tokens, all content is equal, and the head is the steepest of eight, $m=\frac12$. We compute the bias exactly and *store* it in bfloat16, in three forms: per key, counted from the first key; per key, counted back from the last key, as MPT does; and relative.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** For which of the three forms do the weights of the last keys still follow the exponential? What will the others do instead? How many neighbouring keys share one number where bfloat16 steps by 8?
+# **Predict.** For which of the three forms do the weights of the last keys still follow the exponential? Sketch the weights of any form that fails.
 #
 # *Your prediction:*
 
@@ -739,7 +739,7 @@ plt.show()
 #
 # When the bias is counted from the first key, the exponential becomes a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. A key on the step below gets $e^{-8}$ of that weight.
 #
-# The other two forms hold the same numbers for this query, and near it they are small and exact. For an earlier query a count from the last key makes stairs, too: only **counting from the query** is safe.
+# The other two forms hold the same numbers for this query, and near it they are small and exact. The nearest keys of an earlier query lie far from the last key, so a count from there makes stairs, too: only **counting from the query** is safe.
 # </details>
 #
 # ### Live: BLOOM's ties
@@ -766,7 +766,7 @@ lab.table(["of 112 heads", "how many"], counts)
 
 
 # %% [markdown]
-# 104 of 112 heads cannot tell the newest token from the one before it by position. In 67 heads some weight is off by more than 0.01 (the table counts from 0.1 on); in the others neighbours nearly tie anyway. The second rounding can do more harm. In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. With content scores of 6 and 0 it is lost in 2. (`experiments/results_weeks34.md`)
+# 104 of 112 heads cannot tell the newest token from the one before it by position. Some weight is off by more than 0.1 in 35 heads, and by more than 0.01 in 67. In the other 45 heads neighbours nearly tie anyway. The second rounding hits few heads, but it can erase a clear lead. In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. With content scores of 6 and 0 it is lost in 2. (`experiments/results_weeks34.md`)
 #
 # BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
 
@@ -953,7 +953,7 @@ week4.ALiBiMultiHeadAttention(ALiBiMultiHeadAttention, alibi_slopes, alibi_bias)
 # %% tags=["experiment"]
 n, pairs = 40, 16
 strength = torch.full((n,), 2.0)
-strength[[4, 15, 27]] = 4.0  # every query is (1, 0) in each pair; key j is strength[j] times that
+strength[[4, 15, 27]] = 4.0  # the score of key j without positions: in every pair, query and key point the same way
 offset = torch.arange(n)[:, None] - torch.arange(n)
 frequencies = 10000.0 ** (-torch.arange(pairs) / pairs)
 plain = strength.expand(n, n)
@@ -990,7 +990,7 @@ plt.show()
 #
 # ### Experiment: longer than in training
 #
-# This task needs "the nearest of its kind". Letters are random, from an alphabet of eight; one in eight is *marked*. At every position the model must name the **most recent marked letter**. The model is one layer between an embedding and a linear read-out, trained on texts of 32 tokens and tested on 256. There are three arms: your ALiBi layer, and rivals of the same size with RoPE and with no position.
+# Here the model must find the nearest token of one kind. Letters are random, from an alphabet of eight; one in eight is *marked*. At every position the model must name the **most recent marked letter**. The model is one layer between an embedding and a linear read-out, trained on texts of 32 tokens and tested on 256. There are three arms: your ALiBi layer, and rivals of the same size with RoPE and with no position.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Blind guessing gives 1/8. (a) Which arms learn the task up to position 31? (b) Which arms hold beyond it? (c) The second task is that of week 3: name the token **three positions back**, marked or not. RoPE solved it completely within the training length. Will one ALiBi layer solve it?
@@ -1116,9 +1116,9 @@ plt.show()
 #
 # The headline of Press et al. (2022, abstract) is *train short, test long* at full size. A model of 1.3 billion parameters with ALiBi, trained on 1,024 tokens and tested on 2,048, reaches the **perplexity** ($e^{\text{loss}}$) of a sinusoidal model trained on 2,048. It trains 11% faster, with 11% less memory. BLOOM and MPT adopted ALiBi.
 #
-# Many later models use RoPE. No paper gives *the* reason; these reasons are on record:
+# Many later models use RoPE. We know of no paper that gives *the* reason. These facts are on record:
 #
-# | reason | source |
+# | fact | source |
 # |---|---|
 # | The promise shrinks with training: a heavily trained ALiBi model extrapolates well only to about 12% beyond its training length. | Al-Khateeb et al., 2023, section 1, citing Dey et al., 2023 |
 # | RoPE learned to stretch: position interpolation takes LLaMA to 32,768 tokens with at most 1,000 steps of fine-tuning. | Chen et al., 2023, abstract; week 5 |
@@ -1128,9 +1128,9 @@ plt.show()
 # %% [markdown]
 # ## 7 · How far a head can see
 #
-# "Head 7 looks far", but how far? Choose a tolerance `tol`, say 1%. The least whole distance at which the factor $e^{-m|i-j|}$ of equation (2) is at most `tol` is the **effective window** $w$.
+# Some heads look far, but how far? Choose a tolerance `tol`, say 1%. The **effective window** $w$ is the smallest whole distance at which the factor $e^{-m|i-j|}$ of equation (2) is at most `tol`.
 #
-# There is a second reading. With equal content and an endless text on the left, the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So for a tolerance of 1% the window also holds at least 99% of the attention. Neither reading counts content: a key whose content score is higher by 10 is seen $10/m$ positions farther.
+# There is a second reading. With equal content and unlimited text before the query, the factors sum to $1/(1-e^{-m})$, so the weight at distance $\delta$ is $(1-e^{-m})\,e^{-m\delta}$. All keys at distance $w$ or more *together* get $e^{-mw}$, at most `tol`. So for a tolerance of 1% the window also holds at least 99% of the attention. Neither reading counts content: a key whose content score is higher by 10 is seen $10/m$ positions farther.
 
 # %% [markdown]
 # ### Exercise 4.7 · Effective window
@@ -1221,13 +1221,13 @@ plt.show()
 #
 # (a) With 8 heads the last one, slope 1/256, sees farthest: 1,179 tokens. (b) With 64 heads the farthest window is the same: more heads fill the range more densely and extend it at the near end only. The 8 in equation (3) sets the range; `configuration_mpt.py` of `transformers` 5.23 calls it `alibi_bias_max`. With 12 heads the order jumps back: the last four are local again.
 #
-# (c) In one layer a word that lies 8,000 tokens back has a distance factor of at most $e^{-8000/256}\approx 3\cdot10^{-14}$. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But training on short texts never asks for that. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. say so (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
+# (c) In one layer a word that lies 8,000 tokens back has a distance factor of at most $e^{-8000/256}\approx 3\cdot10^{-14}$. A better content score can pay for that: at $1/256$ per position it must be higher by 31. Stacked layers can pass information on from window to window. But a model trained on short texts never had to learn this relay. So "ALiBi extrapolates" means that *the loss does not explode* beyond the training length, not that the model uses the far text. Press et al. suspect the same (appendix B.2): beyond its training length ALiBi may not use the longer context at all. Week 5 measures it.
 # </details>
 
 # %% [markdown]
 # ## 8 · Both sides alike
 #
-# ALiBi was made for decoders. In an encoder there is no mask, and the two-sided bias $-m\,|i-j|$ treats "three before" and "three after" alike. Is there any direction left?
+# ALiBi was made for decoders. In an encoder there is no mask, and the two-sided bias $-m\,|i-j|$ treats "three before" and "three after" alike. Can the layer still tell one direction from the other?
 #
 # Let $J$ be the reversal: $(Jx)_i=x_{n-1-i}$. Compare three things: what the layer makes of $x$, of the reversed $Jx$, and of a shuffled $Px$ ($P$ as in week 1).
 
@@ -1356,7 +1356,7 @@ plt.show()
 #
 # <details><summary>3. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
-# Not under a causal mask: there the weights are the same, as you showed in 4.5. As soon as a key lies after its query, it is a bug.
+# Not under a causal mask and in sufficient precision: there the weights are the same (4.5). In bfloat16 neighbouring keys tie (section 5), and where a query sees later keys, it is a bug.
 # </details>
 #
 # <details><summary>4. One decoding step with a cache: what is the bias?</summary>
@@ -1382,7 +1382,7 @@ plt.show()
 # | Head 0 has the smallest slope and looks far | For powers of two it has the *largest*, $2^{-8/h}$, and is the most local; the last, $2^{-8}$, looks farthest. | Figures 4.4, 4.10 |
 # | One formula fits every number of heads | Of the numbers 1 to 64, it is wrong for the 57 that are not powers of two. | Figure 4.3 |
 # | In bfloat16 ALiBi only the bias is rounded | Its sum with the content is, too: a lead of 6 can vanish. | section 5 |
-# | ALiBi uses contexts of any length | Its loss stays flat there. Its slopes limit its reach. | Figure 4.10, week 5 |
+# | ALiBi uses contexts of any length | Beyond the training length its loss may stay flat, but its slopes limit its reach. | Figure 4.10, week 5 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$. | Rozière et al. |
 #
 # ## Takeaways
