@@ -367,7 +367,7 @@ week5.ntk_by_hand(ntk_by_hand)
 #
 # **2 points · difficulty 2/5 · 8 minutes · code**
 #
-# *Why it matters:* one common mistake changes the base for short texts; another keeps that of the longest text so far.
+# *Why it matters:* a common bug changes the base for short texts, too. Another never resets the base after a long text.
 
 # %% nbgrader={"grade_id": "dynamic_ntk_base", "solution": true}
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
@@ -1023,7 +1023,7 @@ if ENCODING == "alibi":
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# ALiBi's curve is flat, and so is the control's. After 300 steps the control has 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A bigram model reaches 2.24. A model this close to it has little to lose: *only what has been learned can break*.
+# ALiBi's curve is flat, and the control's nearly so. After 300 steps the control has 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A bigram model reaches 2.24. A model this close to it has little to lose: *only what has been learned can break*.
 # </details>
 
 # %% [markdown]
@@ -1101,9 +1101,9 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. For LLaMA Chen et al. expect the opposite: unchanged, it may produce "catastrophically high" scores beyond $L$, while interpolation stays stable (abstract). Why LLaMA differs we do not know. One clue: at 2x our unchanged models lose just 0.4 nats, Llama 2 13B loses 7.4 (README of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. expect the opposite for LLaMA: left unchanged, the model may produce "catastrophically high" scores beyond $L$; interpolated, it stays stable (abstract). Why LLaMA differs we do not know. One clue: at 2x our unchanged models lose just 0.4 nats, Llama 2 13B loses 7.4 (README of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
 #
-# Dynamic NTK is lowest at 8x not because it is dynamic, but because $c=8$ makes its stretch 57 there. With $c=1$ the stretch is 8 and the loss NTK's, 3.18; plain NTK with $s=48$ has 1.92.
+# Dynamic NTK is lowest at 8x not because it is dynamic, but because $c=8$ makes its stretch 57 there. With $c=1$ the stretch is 8, and its loss is that of NTK: 3.18.
 #
 # A stretch is not free: with $s=8$ at the *training* length NTK loses 0.11 nats, YaRN 0.30, PI 1.62. YaRN's temperature hardly matters here: 2.03 nats at 8x with it, 2.04 without (`experiments/results.md`).
 # </details>
@@ -1144,7 +1144,7 @@ lab.table(["at the best s on average", "loss, mean (range over the seeds)"], bes
 # %% [markdown]
 # ### 6.5 Which pairs are in trouble?
 #
-# The popular explanation says that beyond $L$ the slow pairs meet new angles, and that this breaks the model. To test it, slow down *one* pair by $n/64$ and leave the others alone.
+# The popular explanation says that beyond $L$ the slow pairs meet new angles, and that this breaks the model. To test it, slow down *one* pair by a factor of $n/64$ and leave the others alone. We call this *repairing* the pair: its angles stay within those seen in training.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Order the eight pairs by how much repairing each *alone* helps. Some of the eight pairs never complete a turn in 64 positions (5.1). Does repairing all of those help more than repairing the best pair alone?
@@ -1180,7 +1180,7 @@ lab.table(["repaired, mean (range over 5 seeds)", *(f"{n // 64}x" for n in teste
 # %% [markdown]
 # ### 6.6 Show no new distance
 #
-# With the best stretch the loss at 8x is still half a nat above 1x. Is that because 512 keys compete? We change one of section 1's two suspects without the other, and retrain nothing:
+# With the best stretch the loss at 8x is still half a nat above 1x. Is that because 512 keys compete? Section 1 named two suspects. We vary one at a time, and retrain nothing:
 #
 # - **All keys, no new distance**: week 3's *clip*. A key further back than a limit $w$ counts as $w$ back: RoPE turns by $\min(i-j,\,w)$.
 # - **Few keys, no new distance**: a *window*, in which each query sees its latest $w$ keys; or few keys with clipped distances.
@@ -1399,7 +1399,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # |---|---|---|---|---|---|---|---|
 # | loss | 1.40 | 1.38 | 1.37 | 1.38 | 1.41 | 2.52 | 3.08 |
 #
-# Compare the two rows, then the two columns. Being new alone does no harm: with all distances beyond 63 counted as 87 or as 231, which training never showed, the loss is 1.43 or 1.42. Nor is every familiar distance safe: count them as 63, and the loss is 1.67. (63 is ten turns of pair 0 and one of pair 2.) Keep the window of 8 in mind for part 3 of 5.8.
+# Compare the two rows, then the two columns. A new distance need not do harm: count all distances beyond 63 as 87 or as 231, which training never showed, and the loss is only 1.43 or 1.42. Count them as 127, also new, and it is 2.66. Nor is every distance that training showed safe: count them as 63, which one query in 64 met, and the loss is 1.67. (63 is ten turns of pair 0 and one of pair 2.) Keep the window of 8 in mind for part 3 of 5.8.
 # </details>
 
 # %% [markdown]
@@ -1425,7 +1425,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # 2. **ALiBi** stays flat. What in its bias makes this possible? And why does a flat curve *not* show that the model makes use of 512 characters?
 # 3. **Keys or distances.** Someone says: "RoPE fails beyond $L$ because too many keys compete." Answer with the four losses of 6.6's first table. How do the two causes interact? What does a clip at 31 take away from the model, and what does a window of 32? Does the loss show it?
 # 4. **Extensions.** At 2x position interpolation is worse than doing nothing. Where does Figure 5.11 show why? YaRN is far ahead of NTK at 8x in Figure 5.9: how much of this is the method, and how much the choice of $s$?
-# 5. **A failed expectation.** Name one expectation, of yours or from what you have read, that these results do not bear out. Give the numbers with their spread over the seeds, and say in one sentence what our experiment can *not* show about it.
+# 5. **A failed expectation.** Name one expectation, your own or one you have read, that these results contradict. Give the numbers with their spread over the seeds, and say in one sentence what our experiment can *not* show about it.
 #
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
@@ -1459,11 +1459,11 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model hardly uses pairs 4 to 7, so their new angles do no harm. Figure 5.11 does not acquit pairs 0 to 2: slowed down, they misread near distances, too. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
+# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model hardly uses pairs 4 to 7, so their new angles do no harm. Figure 5.11 cannot acquit pairs 0 to 2: slowing them also spoils near distances, and that hides any gain at far ones. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
 #
-# How can pairs do harm that have seen every angle? A score adds up all pairs: at 63 or 127 pair 2 stands where it stands at distance 0, so a far key looks near. Seen angles do not make a distance familiar.
+# How can pairs that have seen every angle do harm? A score adds up all pairs: at 63 or 127 pair 2 stands where it stands at distance 0, so a far key looks near. Seen angles do not make a distance familiar.
 #
-# **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. But T5's bias meets no new bucket and still rises by 0.69, but only by 0.06 with 64 keys: more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
+# **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. T5's bias is different. It meets no new bucket, yet its loss rises by 0.69 with all keys and by only 0.06 with 64. So more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #
 # **The order of far keys** is lost in ReRoPE's clipped scores, and coarse in Self-Extend's.
 #
@@ -1580,7 +1580,7 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Multiplying by $\lambda$ even raises the weight: when $\ln n$ grows by 1, the gap of 8 grows by $8/\ln 64=1.9$. The factor needs a key that *stands out*; without one it sharpens the noise. At new distances it makes our RoPE models worse: 3.39 nats at 8x instead of 3.31.
+# Multiplying by $\lambda$ even raises the weight. The noise grows as well, its mean from $e^{1/2}$ to $e^{\lambda^2/2}$. But when $\ln n$ grows by 1, the signal's exponent grows by $8/\ln 64=1.9$ and the noise's, at these lengths, by at most 1.6. The factor needs a key that *stands out*; without one it sharpens the noise. At new distances it makes our RoPE models worse: 3.39 nats at 8x instead of 3.31, worse in each of five runs.
 # </details>
 
 # %% [markdown]
@@ -1626,7 +1626,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 #
 # The filler loss, of the last 32 filler targets, stays between 0.49 and 0.52 at every length, even for RoPE, which broke down on English. (A value below the entropy is luck.)
 #
-# **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias is not multiplied and so weighs less, too. Which of the two helped is open.)
+# **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias is not multiplied, so it weighs less than before. Did sharper attention help, or a weaker bias? We did not test that.)
 # </details>
 
 # %% [markdown] tags=["prediction"]
@@ -1741,7 +1741,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 # %% [markdown]
 # ### 8.2 Two kinds of layer
 #
-# Yang et al. (2025) give the layers different jobs. Some use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**, and look for content anywhere. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
+# Yang et al. (2025) give the layers different jobs. Some use **RoPE in a short window** and tell the order of neighbours. The others see **all keys, without positions**. Our version has one layer of each, with a window of 32 (`ready.HYBRID`).
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Trained at 64, how many needles will the hybrid find at 16x? What will it pay in language modelling at 1x, compared with RoPE everywhere? Will its loss stay flat up to 8x?
@@ -1789,7 +1789,7 @@ at_4096 = results["needle_at_4096"]
 print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_4096):.2f} found")
 
 # %% [markdown]
-# **Figure 5.16. The hybrid.** Left: needles found, with your model as squares. Right: the price, the loss on English for the same encodings (1,000 steps).
+# **Figure 5.16. The hybrid.** Left: needles found, with your model as squares. Right: the price, the loss on English after 1,000 steps, with the model without an encoding for comparison.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>

@@ -52,7 +52,7 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · One offset, four ways to count it
 #
-# Week 2 wrote a score as four terms: content meets content, content meets position, position meets content, position meets position. Every method of this week keeps some of them and throws others away. And every method replaces a position by an *offset*: how far apart two tokens are, and which one comes first.
+# Week 2 wrote a score as four terms: content meets content, content meets position, position meets content, position meets position. Every method of this week drops some of them or puts something else in their place. And every method replaces a position by an *offset*: how far apart two tokens are, and which one comes first.
 #
 # So each method needs a table with one entry per offset, and a rule that picks the row. The papers have different rules:
 #
@@ -218,7 +218,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: which row a method reads depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) Beyond clip or span the numbers stay the same: far offsets share a row. (c) Transformer-XL masks what would be a negative row.
+# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: which row a method reads depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) At the ends of each table the numbers stay the same: far offsets share a row. (c) Transformer-XL masks what would be a negative row.
 
 # %% [markdown]
 # ## 2 · Shaw: a vector for every offset
@@ -393,7 +393,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 6.2. Pad, reshape, drop.** Padding makes every row one longer. Read the numbers in rows of the old length, and each row slips by one more. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey): padding, and numbers of the *next* query.
+# **Figure 6.2. Pad, reshape, drop.** Padding makes every row one longer. Read the numbers in rows of the old length, and row $i$ slips $i+1$ places to the right. Dropping the first row moves all of them back by $n$. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey): padding, and numbers of the *next* query.
 
 # %% [markdown]
 # In Transformer-XL the causal mask hides the grey cells; in an encoder they leak. XLNet needs both sides (`rel_shift_bnij`): it feeds the distances of both signs, about $2n$ of them, and then the shift is right everywhere.
@@ -556,7 +556,7 @@ week6.transformer_xl_scores(transformer_xl_scores, relative_positions, rel_shift
 #
 # Three things about it surprise people.
 #
-# - **No $\sqrt d$.** T5 does not scale. (Its initial weights are smaller instead.) If you divide as usual, a checkpoint writes nonsense.
+# - **No $\sqrt d$.** T5 does not scale. (Its initial weights are smaller instead.) If you divide as usual, a released checkpoint gets the wrong weights, and no error tells you.
 # - **One table per stack.** The first layer holds it, the others borrow it. Cross-attention has none.
 # - **It has a sign** in an encoder: keys ahead have buckets of their own.
 
@@ -565,9 +565,9 @@ week6.transformer_xl_scores(transformer_xl_scores, relative_positions, rel_shift
 #
 # **4 points · difficulty 3/5 · 25 minutes · code**
 #
-# *Why it matters:* copies of this function go round, with and without the sign.
+# *Why it matters:* you will find copies of this function with the sign and without it.
 #
-# Write equation (1) and the two cases below it. Where the term inside the floor is a whole number up to rounding, both neighbours are fine; no test looks there.
+# Write equation (1) and the two cases below it. Where the term inside the floor is a whole number in exact arithmetic, rounding may give you that bucket or the one below. No test looks there.
 
 # %% nbgrader={"grade_id": "t5_bucket", "solution": true}
 def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -751,7 +751,7 @@ week6.t5_attention(t5_attention, relative_positions, t5_bucket)
 # %% [markdown]
 # ### Demonstration: T5 without the sign
 #
-# Suppose T5's bias were symmetric: take the bucket of $-|j-i|$ for both sides. Sequences of numbers run up or down; one layer with T5's bias, without a mask, must say which.
+# Suppose T5's bias were symmetric: take the bucket of $-|j-i|$ for both sides. Sequences of numbers run up or down; one layer with T5's bias, without a mask, must say which. It is trained on 8 numbers and tested on 8 and on 32.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Accuracy of the signed and of the symmetric bias. (Exercise 4.8 settles one of the two.)
@@ -777,7 +777,7 @@ lab.table(["ascending or reversed?", *(f"{n} numbers" for n in results["tested"]
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# We trained on 8 numbers and tested on 8 and 32. With the sign the layer solves the task, and mostly still does at four times the length. Without it a sequence and its reverse look the same (4.8).
+# With the sign the layer solves the task, and mostly still does at four times the length. Without it a sequence and its reverse look the same (4.8).
 # </details>
 
 # %% [markdown]
@@ -1009,7 +1009,7 @@ lab.table(["", "beyond plain attention (MiB, float32)"], [[arm, f"{extra[arm] * 
 #
 # We train one causal attention layer, 2 heads of 16 and a linear read-out, for 300 steps on texts of 16 tokens, and test on 16 and on 64. The two tasks and the training loop are in `relative_tasks.py`.
 #
-# **What is "not learned"?** Blind guessing gives 0.125. But a model that sees the last four payloads can do better without knowing which one is meant: it names the commonest.
+# **What is "not learned"?** Blind guessing gives 0.125. But a model that sees the last four payloads can do better without knowing which one is meant: it names the commonest. We call this guess the *bag*.
 
 # %% tags=["experiment"]
 bags = torch.cartesian_prod(*[torch.arange(8)] * 4)  # every combination of four payloads
@@ -1127,14 +1127,14 @@ plt.show()
 # |---|---|
 # | Where the query meets positions (Shaw, Transformer-XL, content to position), pull is learned | yes, by every seed, and it holds at 64 |
 # | Where the key meets positions (position to content), push is learned | yes, by every seed, and it holds at 64 |
-# | Each of DeBERTa's terms alone fails at the other task; both together learn both | with 2 heads and 300 steps, yes: content to position 0.68 [0.66..0.69] on push, position to content 0.56 [0.45..0.62] on pull. With 4 heads and 1,500 steps the expectation **failed**: 0.89 [0.86..0.90] on push and 1.00 [1.00..1.00] on pull. Here heads do more than steps: 2 heads and 1,500 steps reach 0.68 [0.67..0.69] and 0.67 [0.58..0.71] |
-# | T5, whose bias meets neither query nor key, learns neither task | with 2 heads and 300 steps it learns little: 0.50 [0.42..0.61] on pull, 0.63 [0.49..0.67] on push; the bag gives 0.43 on pull at 16 tokens |
-# | "T5 does not do it with more heads or steps either" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87 |
+# | Each of DeBERTa's terms alone fails at the other task; both together learn both | with 2 heads and 300 steps, yes: content to position 0.68 [0.66..0.69] on push, position to content 0.56 [0.45..0.62] on pull. With 4 heads and 1,500 steps the expectation **failed**: 0.89 [0.86..0.90] on push and 1.00 [1.00..1.00] on pull. Here heads do more than steps, although four heads of 8 are no wider than two of 16: 4 heads and 300 steps reach 0.88 [0.84..0.90] and 0.91 [0.78..0.96], 2 heads and 1,500 steps 0.68 [0.67..0.69] and 0.67 [0.58..0.71] |
+# | T5, whose bias meets neither query nor key, learns neither task | with 2 heads and 300 steps it learns a part: 0.50 [0.42..0.61] on pull, 0.63 [0.49..0.67] on push; the bag gives 0.43 on pull at 16 tokens |
+# | "T5 fails even with more heads or more steps" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87 |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16 tokens; at 64 only 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
-# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each takes two distances (Figure 6.7, right), and cannot tell "names 1, lies 2 back" from "names 1, lies 1 back": the factors are the same. So two heads are too few, and for content to position more steps did not help (0.68).
+# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each has to serve two distances: in Figure 6.7 (right) head 0 takes 2 and 4, head 1 takes 1 and 3. Head 1 then cannot tell "names 1, lies 3 back" from "names 1, lies 1 back": the factors are nearly the same. So two heads are too few, and for content to position more steps did not help (0.68).
 #
-# That does not prove that T5 cannot learn pull or push, nor that one of DeBERTa's terms cannot do the other's task.
+# So what two heads fail at is not what the method cannot learn: with four heads and 1,500 steps T5 reaches 0.96 on pull, and position to content alone reaches 1.00.
 #
 # **What breaks RoPE at 64.** Four arms of the same trained models, mean [lowest..highest] of five seeds (16 keys: the right one and 15 drawn at random):
 #
@@ -1167,9 +1167,9 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 #
 # Open the fold below Figure 6.7 first: you need its numbers.
 #
-# 1. Explain with equation (5) why *one head* with content to content and content to position can solve pull but not push, and with position to content as its second term push but not pull. What must the vectors hold?
-# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? For push each head can check one pair ("Added scores become products", in the fold below Figure 6.7). Pull is harder. How can several heads solve it nevertheless?
-# 3. RoPE solves both tasks at 16 tokens. Which of its properties makes that possible? At 64 it fails. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "of the positions the score sees the offset alone, so it generalises to longer texts"? Give the numbers with their spread.
+# 1. Use equation (5) to explain: *one head* that has only content to content and content to position can solve pull but not push. Replace content to position by position to content, and it can solve push but not pull. What must the vectors hold?
+# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? On push each head can check one pair ("Added scores become products", in the fold below Figure 6.7). Pull is harder. How can several heads still solve pull?
+# 3. RoPE solves both tasks at 16 tokens. Which of its properties makes that possible? At 64 it fails. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "the score sees only the offset, never the positions, so it generalises to longer texts"? Give the numbers with their spread.
 #
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
@@ -1185,7 +1185,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 #
 # 2. Let $k_j=k_l$. Then $w_{ij}/w_{il}=e^{s_{ij}-s_{il}}=e^{b(j-i)-b(l-i)}$: the content of the query has cancelled. So one head has one order of preference among offsets, whatever the query says; in pull it can be right for one offset of four. With several heads each can prefer offsets of its own. The content term can silence a head for some queries: a match $q_i\cdot k_j$ that is larger than every difference of biases draws its weight to tokens that contribute nothing. Then the sum over heads follows the query: 8 heads reach 0.86 [0.81..0.92] instead of 0.50 [0.42..0.61], and 4 heads with 1,500 steps 0.96 [0.79..1.00].
 #
-# 3. RoPE rotates $q$ and $k$ by their positions before the product, so the score is bilinear in $q_i$ and $k_j$ with a matrix that depends on the offset: content of the query, content of the key and offset all meet. At 16 tokens it is perfect on both tasks. At 64 it has 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push, though the wanted offsets are still 1 to 4. More keys are not the cause by themselves: with all 64 keys and distances clipped at 15 it has 1.00 [1.00..1.00] on both. New distances are: with 16 keys at their true distances it has 0.83 [0.75..0.91] and 0.83 [0.79..0.90], and all keys make that worse. Of the positions the score sees the offset alone, true; but at offsets from 16 on nothing in training kept it low. Relative does not mean extrapolating.
+# 3. RoPE rotates $q$ and $k$ by their positions before the product, so the score is bilinear in $q_i$ and $k_j$ with a matrix that depends on the offset: content of the query, content of the key and offset all meet. At 16 tokens it is perfect on both tasks. At 64 it has 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push, though the wanted offsets are still 1 to 4. More keys are not the cause by themselves: with all 64 keys and distances clipped at 15 it has 1.00 [1.00..1.00] on both. New distances are: with 16 keys at their true distances it has 0.83 [0.75..0.91] and 0.83 [0.79..0.90], and all keys make that worse. True, the score sees only the offset. But from offset 16 on nothing in training kept the score low. Relative does not mean extrapolating.
 # ### END SOLUTION
 
 # %% [markdown]
