@@ -3,7 +3,7 @@
 #
 # **In short.** A model that serves people writes one token at a time and keeps what it has computed for the earlier ones. Build that store, join two encodings in one model, then decide which encoding a real project should use.
 #
-# A chat server answers after 100,000 tokens without reading them again for every word. What does it keep, how large is that store, and which position does the next token have? Get one index wrong, and no error is raised. This week's bugs are of that kind.
+# A chat server answers after 100,000 tokens without computing them anew for every word. What does it keep, how large is that store, and which position does the next token have? Get one index wrong, and no error is raised. This week's bugs are of that kind.
 #
 # <!-- costs of week7_capstone -->
 #
@@ -14,10 +14,10 @@
 # - serve a batch of texts of different lengths, padded on the left, and let a model write;
 # - move cached keys to other positions without computing them again;
 # - write cross-attention with positions on both sides or on none, and a decoder block around it;
-# - say when copying and reversing carry on beyond the training length, and find the part that stops them;
+# - say when copying and reversing extrapolate beyond the training length, and find the part that stops them;
 # - defend a choice of encoding in one page.
 #
-# **You need** weeks 1, 3 and 4: attention with masks, RoPE, ALiBi. Exercises 3.3 and 4.6 come ready made in `ready_blocks.py`.
+# **You need** weeks 1, 3 and 4 for the code: attention with masks, RoPE, ALiBi. 7.9 and 7.10 also draw on week 5. Exercises 3.3 and 4.6 come ready made in `ready_blocks.py`.
 #
 # **Short of time?** 7.1, 7.3 and 7.4 are the core; 7.10 is what an employer would ask for.
 #
@@ -30,7 +30,7 @@
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`; $d$ is the head dimension. Masks are boolean, True = may attend.
 # - A model has `n_heads` query heads and `n_kv_heads` key and value heads. The query heads that share one key head are a **group**.
-# - With fewer queries than keys, the queries are the *last* positions, as always in this course.
+# - In self-attention with fewer queries than keys, the queries are the *last* positions, as always in this course.
 # - A **cache** is a plain tuple `(k, v)`, each `(batch, n_kv_heads, n_cached, head_dim)`.
 # - RoPE is in the interleaved layout of exercise 3.3.
 # - Functions keep the dtype and device of their input, keep gradients, and never change an argument in place.
@@ -487,7 +487,7 @@ print("same last token:", bool(torch.allclose(with_cache[:, -1], without[:, -1],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The title on the right gives your factor; on our machines it was far below 128. A single token does not keep a processor busy. On a GPU most of a step goes into reading weights and cache. So memory traffic limits decoding (Shazeer, 2019, section 3.1), and fewer key heads save just that.
+# The title on the right gives your factor; ours was far below 128. A single token does not keep a processor busy: part of a step is a fixed cost, which both ways pay. On a GPU most of a step goes into reading weights and cache. So memory traffic limits decoding (Shazeer, 2019, section 3.1), and fewer key heads save just that.
 # </details>
 
 # %% [markdown]
@@ -534,7 +534,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* one training library counted padding in decoding, but not in the prompt. Single prompts came out right; batches did not.
+# *Why it matters:* one training library counted padding in decoding, but not in the prompt. Single prompts came out right; in a batch only the longest did.
 #
 # No test looks at the rows of padding queries, in the positions or in the mask. (By the rule below they see nothing. Your 7.1 gives zeros for them; a plain softmax would give NaN.)
 
@@ -700,7 +700,7 @@ week7.generate(generate)
 # %% [markdown]
 # ### Live: week 5's model on your attention
 #
-# The next cell puts your 7.1 into week 5's RoPE model, trained on 64 characters, and lets it write. Then each prompt goes alone through your `CachedAttention`, without padding.
+# The next cell puts your 7.1 into week 5's RoPE model, trained on texts of 64 characters, and lets it write. Then each prompt goes alone through your `CachedAttention`, without padding.
 
 # %% tags=["experiment"]
 from ready_encodings import ALPHABET, SmallTransformer, english, windows
@@ -750,7 +750,7 @@ for prompt, number, row in zip(prompts, numbers, generate(decode, numbers, 40).t
     print(f"{prompt!r:29} {''.join(ALPHABET[token] for token in row)!r}  as alone: {row == alone(number, 40)}")
 
 # %% [markdown]
-# On both routes the three texts get the same characters. Now break one index at a time. (a) Positions restart at 0 in every call. (b) The mask is aligned at the top left. The first call, for the prompt, is right both times.
+# Both routes continue each prompt with the same characters. Now break one index at a time. (a) Positions restart at 0 in every call. (b) The mask is aligned at the top left. The first call, for the prompt, is right both times.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** With correct indices the 32 characters after a prompt of 32 have a loss of 1.5 nats. What loss do you expect from (a), and from (b)? What will the text look like?
@@ -863,11 +863,11 @@ week7.shift_cached_keys(shift_cached_keys)
 # %% [markdown]
 # ## 5 · Two sequences
 #
-# In a translator, a speech recogniser or a captioner, an **encoder** reads one sequence and a **decoder** writes another. In **cross-attention** the queries come from the decoder, the keys and values from the encoder's output, the **memory**. Cross-attention is never causal: the whole source is there before the first word is written.
+# In a translator, a speech recogniser or a captioner, an **encoder** reads one sequence and a **decoder** writes another. In **cross-attention** the queries come from the decoder, the keys and values from the encoder's output, the **memory**. Here cross-attention is not causal: the whole source is there before the first word is written.
 #
 # Token 3 of the answer and token 3 of the source stand in different texts. The original Transformer added positions to both inputs and left it at that. T5 puts no bias into its cross-attention. Moonshine uses RoPE in both stacks and none between them ([`MoonshineAttention`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/moonshine/modeling_moonshine.py), transformers 5.23). T5Gemma 2 rotates one side alone: one softmax covers the decoder's own keys and the encoder's; the queries are rotated, the encoder's keys are not ([`T5Gemma2MergedAttention`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/t5gemma2/modeling_t5gemma2.py)).
 #
-# One *can* rotate both sides. Then the score depends on $p_\text{query}-p_\text{key}$, which is a claim: **these two sequences run in step**. Section 6 shows when the claim helps and when it hurts.
+# One *can* rotate both sides. Then the score depends on $p_\text{query}-p_\text{key}$, which is a claim: **these two sequences run in step**. Section 6 tests this claim.
 
 # %% [markdown]
 # ### Exercise 7.6 · Cross-attention
@@ -1110,11 +1110,11 @@ week7.HybridDecoderBlock(HybridDecoderBlock, CrossAttention)
 # %% [markdown]
 # ## 6 · Copy and reverse, beyond the training length
 #
-# Copying a text and writing it backwards have a right answer at every length, and it follows from the order of the symbols alone. (As none repeats, a model can also find its place by content.)
+# Copying a text and writing it backwards have a right answer at every length, and it follows from the order of the symbols alone.
 #
 # **The model** has a RoPE encoder and your block as decoder, one layer each, width 64. **The data** are sequences of distinct symbols from an alphabet of 30: 2 to 10 symbols in training, 10, 12, 15 or 20 in the test. The model writes the likeliest symbol at each step; a sequence counts only if every symbol is right.
 #
-# Both encodings are relative, so you might expect: *the pattern learned at length 10 carries on at length 20.* The experiment varies one thing, the positions of the cross-attention.
+# Both encodings are relative, so you might expect: *the pattern learned at length 10 holds at length 20.* Three arms vary one thing, the positions of the cross-attention.
 #
 # | arm | position of the query at decoding step $t$ | position of source index $i$ |
 # |---|---|---|
@@ -1166,7 +1166,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 7.5. Two models, one seed.** Grey: training lengths. Solid: sequences without a mistake; dotted: single symbols. The model with positions has one layer and was trained here. The one without has two, was trained for 500 steps at a higher learning rate, and is shipped.
+# **Figure 7.5. Two models, one seed.** Grey: training lengths. Solid: sequences without a mistake; dotted: single symbols. The model with positions has one layer and was trained here. The other is a fourth arm: no positions, two layers, 500 steps at a higher learning rate. Its weights are shipped.
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Tables of five training seeds: run this cell. Mean [lowest..highest].
@@ -1205,9 +1205,9 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# **With the right claim** one layer learns the task in 300 steps and carries on. At length 15 every sequence is right in all five runs. At 20 the share is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse. **With the wrong claim** one layer fails at length 10 already: 0.00 [0.00..0.01] on both tasks. But so does one without any claim in the same 300 steps. Of the single symbols it copies 0.41 there, the one with the wrong claim 0.39. The harm shows beyond: 0.26 against 0.11 at length 12.
+# **With the right claim** one layer learns the task in 300 steps and extrapolates. At length 15 every sequence is right in all five runs. At 20 the share is 0.69 [0.46..0.86] for copy and 0.73 [0.47..0.97] for reverse. **With the wrong claim** one layer fails at length 10 already: 0.00 [0.00..0.01] on both tasks. But so does one without any claim in the same 300 steps. At length 10 the two copy about as many single symbols: 0.41 without a claim, 0.39 with the wrong one. At length 12 the wrong claim does harm: 0.11 against 0.26.
 #
-# **Without positions** one layer does not learn the task in that time: at length 10 it copies 0.01 [0.00..0.04] of the sequences. Two layers, trained for longer, reach 0.98 [0.94..0.99] for copy and 0.94 [0.77..1.00] for reverse. But they do not carry on: at 15 copy has 0.05 [0.00..0.24], reverse 0.15 [0.00..0.58].
+# **Without positions** one layer does not learn the task in that time: at length 10 it copies 0.01 [0.00..0.04] of the sequences. Two layers, trained for longer, reach 0.98 [0.94..0.99] for copy and 0.94 [0.77..1.00] for reverse. But they do not extrapolate: at 15 copy has 0.05 [0.00..0.24], reverse 0.15 [0.00..0.58].
 # </details>
 
 # %% [markdown]
@@ -1219,10 +1219,10 @@ plt.show()
 # - the decoder's own, with ALiBi, meets distances above 9;
 # - the cross-attention, without positions, meets more keys (the other two meet more, too).
 #
-# Take the trained two-layer model and hide from every token of the *encoder* all keys more than 9 away. This takes away the new distances, and some keys with them; one row of the table below keeps all keys.
+# Take the trained two-layer model and hide from every token of the *encoder* all keys more than 9 away. This takes away the new distances, and some keys with them; the rows of the table that say "clipped" keep all keys of the encoder.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** How many of the symbols are right at length 15 and at 20: as few as before, about half, nearly all?
+# **Predict.** How many of the symbols are right at length 15 and at 20: as few as before, half, three quarters, nearly all?
 #
 # *Your prediction:*
 
@@ -1269,11 +1269,11 @@ plt.show()
 # | decoder: keys beyond 9 hidden | 0.20 [0.12..0.37] | 0.06 [0.05..0.07] |
 # | encoder and decoder: keys beyond 9 hidden | 0.72 [0.61..0.93] | 0.48 [0.39..0.66] |
 #
-# Clipping at 5 helps more than at 9. We cannot say why. Distance 9 is the rarest in training, but a clip at 7 is no better than one at 9. One possible reason, untested: to pair 0 a key 7 away looks like one 0.7 away ($7-2\pi$), close to the neighbour that the encoder looks for. The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
+# Clipping at 5 helps more than at 9. We cannot say why. Perhaps distance 9, the rarest in training, was badly learned? Then a clip at 7 would help too, and it does not. One possible reason, untested: to pair 0 a key 7 away looks like one 0.7 away ($7-2\pi$), close to the neighbour that the encoder looks for. The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
-# ### Exercise 7.8 · What carries on, and why
+# ### Exercise 7.8 · What extrapolates, and why
 #
 # **4 points · difficulty 3/5 · 50 minutes · text, graded by a person**
 #
@@ -1283,7 +1283,7 @@ plt.show()
 #
 # 1. **Two arms, two tasks.** Write down the difference "query position minus key position" of the symbol that is needed next, for copy and for reverse, in the arms "from the start" and "from the end". In which of the four cases is the difference a constant? Compare with the table.
 # 2. **Without positions.** How can a model copy without any position in its cross-attention? Name what encoder and decoder must find out, and why it matters that no symbol repeats.
-# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not carry on. Take two claims: (i) "positions enter the scores of RoPE and ALiBi through their differences alone"; (ii) "so what is learned at length 10 carries on at length 20". Which claim do the tables refute? Which part of the model stops the copying? What do the rows below Figure 7.7 settle about new distances and about more keys? What do they leave open? Give numbers with their spread.
+# 3. **The failed expectation.** Encoder and decoder use relative encodings, and yet the arm without positions does not extrapolate. Take two claims: (i) "positions enter the scores of RoPE and ALiBi through their differences alone"; (ii) "so what is learned at length 10 holds at length 20". Which claim do the tables refute? Which part of the model stops the copying? What do the rows below Figure 7.7 settle about new distances and about more keys? What do they leave open? Give numbers with their spread.
 # 4. **Limits.** Where do the good arms break down, and what could you change to find out why? Name one thing that this experiment does not show about real translation.
 #
 # ### BEGIN MARK SCHEME
@@ -1297,7 +1297,7 @@ plt.show()
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained", "grade": true, "solution": true, "points": 4}
 # ### BEGIN SOLUTION
-# 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and the table shows success exactly where the needed one is constant: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, these arms carry on.
+# 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and the table shows success exactly where the needed one is constant: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, these arms extrapolate.
 #
 # 2. It can search by content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse, after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
 #
@@ -1329,7 +1329,7 @@ plt.show()
 #
 # <details><summary>2. What does GQA save, and what does it not?</summary>
 #
-# It saves cache memory and memory traffic while decoding, by the factor n_heads / n_kv_heads, and work in the k and v projections. The scores still cost the same number of multiplications: every query head computes its own.
+# By the factor n_heads / n_kv_heads it shrinks the cache, the traffic of reading it, and the work in the k and v projections. The scores still cost the same number of multiplications: every query head computes its own.
 # </details>
 #
 # <details><summary>3. Your model's first generated token is right, and from the second on it is wrong. Where do you look?</summary>
@@ -1399,21 +1399,21 @@ plt.show()
 #
 # *Why it matters:* in a project nobody asks you to implement RoPE. They ask you to choose, and to say why in one page.
 #
-# Choose **one** scenario (C and D lean on week 8, sections 2 and 3) and write a memo of 300 to 450 words to a team that has not taken this course.
+# Choose **one** scenario (C leans on week 8, section 3, and D on section 2) and write a memo of 300 to 450 words to a team that has not taken this course.
 #
 # - **A. Chat server.** Contexts up to 128,000 tokens; thousands of users share long system prompts.
 # - **B. Document encoder.** Embeds contracts of 500 to 8,000 tokens for search; no text is generated.
 # - **C. Speech on a phone.** Turns a stream of audio frames into text; memory is 200 MB, sessions last an hour.
 # - **D. Video and text.** Patches have a place, frames have a time; text stands between them.
 #
-# **Fact sheet.** All numbers take 2 bytes. Row 1 is read from configurations (B and C: defaults of transformers 5.23; A and D: not looked up at a version); the rest are assumptions. You may change them, but say so.
+# **Fact sheet.** All numbers take 2 bytes. Row 1 holds the models' own sizes (B and C: the defaults of transformers 5.23; A and D: not tied to a version). The other rows are assumptions. You may change them, but say so.
 #
 # | | A | B | C | D |
 # |---|---|---|---|---|
 # | layers · query heads · key heads · head dimension | 32 · 32 · 8 · 128 | 12 · 12 · 12 · 64 | encoder and decoder 6 each · 8 · 8 · 36 | 28 · 28 · 4 · 128 |
 # | model | Llama 3 8B | BERT base ([`BertConfig`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bert/configuration_bert.py)) | [Moonshine tiny](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/moonshine/configuration_moonshine.py) | Qwen2.5-VL 7B |
 # | weights | 16 GB on a GPU of 80 GB | 0.2 GB | 0.06 GB | 15 GB |
-# | trained on | 8,000 tokens | 512 tokens | 30 s of audio | 8,000 tokens |
+# | trained on texts of | 8,000 tokens | 512 tokens | 30 s of audio | 8,000 tokens |
 # | input | 128,000 tokens; prompts of 4,000 shared | 8,000 tokens | 12.5 frames per second in, 3 words per second out | 64 tokens per frame, 1 frame per second |
 #
 # | measured in this course, five seeds (1x: 64 tokens; two layers, width 64) | mean [lowest..highest] | page in `experiments/` |

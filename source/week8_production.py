@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Week 8 · Positions in production: what served models do
 #
-# **In short.** Models that people use change the encodings of weeks 3 to 7 to save memory and to read video. Build these changes, read them in configurations, and measure one.
+# **In short.** Models that people use change the encodings of this course, and week 7's cache, to save memory and to read video. Build these changes, read them in configurations, and measure one.
 #
-# You have learned RoPE from its formula. Now open the configuration of a model that you use. You may find `partial_rotary_factor: 0.25`, `no_rope_layers: [1, 1, 1, 0, …]`, `mrope_section: [16, 24, 24]`, `sliding_window: 128` or `qk_rope_head_dim: 64`. Each of these lines changes what a position is. Read one of them wrongly, and the model gets worse, in most cases without an error.
+# You have learned RoPE from its formula. Now open the configuration of a model that you use. You may find `partial_rotary_factor: 0.25`, `no_rope_layers: [1, 1, 1, 0, …]`, `mrope_section: [16, 24, 24]`, `sliding_window: 128` or `qk_rope_head_dim: 64`. Each of these lines decides which layers, channels or keys see a position, or which position they see. Read one of them wrongly, and the model gets worse, in most cases without an error.
 #
-# This week is **optional**. Nothing later builds on it.
+# This week is **optional**. Only scenarios C and D of exercise 7.10 lean on it.
 #
 # <!-- costs of week8_production -->
 #
@@ -57,7 +57,7 @@ np.random.seed(0)
 #
 # GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. [Phi](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/phi/configuration_phi.py) and [GLM-4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/glm4/configuration_glm4.py) turn half of the channels, [StableLM](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/stablelm/configuration_stablelm.py) and [Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/configuration_qwen3_next.py) a quarter (defaults of `transformers` 5.23). The other channels compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
-# Why give up most of the rotation? There are three reasons. Turning fewer channels is cheaper (GPT-NeoX's own argument). Giving up most of it seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Week 5's hybrid has a whole layer that does not turn.
+# Why give up most of the rotation? There are three reasons. Turning fewer channels is cheaper (GPT-NeoX's own argument). Giving up most of it seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Week 5's hybrid has a whole layer that does not turn, and found every needle at 16 times its length.
 #
 # The rotated part is a small RoPE of its own. With $r$ rotated channels (`rotary_dim`), pair $i$ has the frequency
 #
@@ -221,7 +221,7 @@ week8.partial_rotary_emb(partial_rotary_emb)
 #
 # **3 points · difficulty 3/5 · 20 minutes · code**
 #
-# *Why it matters:* for images both "the larger of height and width" and "the largest number on any axis" give the same number. For a long video they differ, and a released library has it wrong today (see "What people get wrong").
+# *Why it matters:* for images both "the larger of height and width" and "the largest number on any axis" give the same number. For a video with more frames than rows and columns they differ, and `transformers` 5.23 takes the wrong one (see "What people get wrong").
 #
 # A text of 0 tokens, or a grid with a side of 0, has no token: it adds nothing and moves nothing.
 
@@ -647,7 +647,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*. (In [`modeling_deepseek_v3.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deepseek_v3/modeling_deepseek_v3.py), `transformers` 5.23, the scores are also multiplied by $(0.1\ln 40+1)^2\approx 1.87$. The model was stretched by YaRN with a factor of 40, and this is exercise 5.5's temperature, squared. We leave this factor out.)
 #
-# Writing out the keys of equation (4) for every cached token at every step would save memory and lose time. But a matrix may change sides in a product:
+# You could cache the latents and write out the keys of equation (4) at every step. The cache would be small, but every step slow. But a matrix may change sides in a product:
 #
 # $$q_h\cdot\big(W^{UK}_h c_j\big)=\big(W^{UK\,\top}_h q_h\big)\cdot c_j. \tag{6}$$
 #
@@ -832,7 +832,7 @@ serving.moving_absorbed()
 # %% [markdown]
 # ### Two layouts in one checkpoint
 #
-# DeepSeek-V3.2 adds an **indexer** to each layer: a cheap scorer of all cached tokens, which keeps the best 2,048 for latent attention (`index_topk`). The indexer pairs *halves*, latent attention pairs *neighbours*. DeepSeek's own [`inference/model.py`](https://github.com/deepseek-ai/DeepSeek-V3.2-Exp/blob/3b99a5350d260b7c2a357e82362305509e2d0724/inference/model.py) (3b99a53) paired neighbours in both, until November 2025 (vLLM, [pull request 28968](https://github.com/vllm-project/vllm/pull/28968)). Below is a toy indexer, built by hand, that keeps 64 tokens. Its content lies in the slowest quarter of the pairs. `neighbours` reorders the channels, so that your function turns neighbouring pairs.
+# DeepSeek-V3.2 adds an **indexer** to each layer: a cheap scorer of all cached tokens, which keeps the best 2,048 for latent attention (`index_topk`). The indexer pairs *halves*, latent attention pairs *neighbours*. DeepSeek's own [`inference/model.py`](https://github.com/deepseek-ai/DeepSeek-V3.2-Exp/blob/3b99a5350d260b7c2a357e82362305509e2d0724/inference/model.py) (3b99a53) paired neighbours in both, until November 2025 (vLLM, [pull request 28968](https://github.com/vllm-project/vllm/pull/28968)). Below is a toy indexer, built by hand, that keeps 64 tokens. Its content lies in the slowest quarter of the pairs. They turn by about one radian at most within 1,024 positions, so distance hardly disturbs a match. `neighbours` reorders the channels, so that your function turns neighbouring pairs.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Queries and keys both turn in the wrong layout. At 64 cached tokens, how often does the indexer keep the token it looks for? At 1,024?
@@ -860,7 +860,7 @@ lab.table(["cached tokens, 64 are kept", "found, right layout", "found, wrong la
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into faster pairs (12 to 15, a turn in 200 to 470 positions), and good tokens drop out of the list. The model still reads 64 sensible tokens and writes sensible text. This happened in vLLM, until pull request [28968](https://github.com/vllm-project/vllm/pull/28968), and in sglang (issue [13530](https://github.com/sgl-project/sglang/issues/13530)), which found every needle at 8,000 tokens, but not at 16,000 (pull request [13439](https://github.com/sgl-project/sglang/pull/13439)).
+# Up to 64 tokens everything is kept, so nothing can go wrong. Beyond 64, the wrong layout puts half of the content into faster pairs (12 to 15, a turn in 200 to 470 positions), and good tokens drop out of the list. A model behind this indexer would still read 64 plausible tokens and write plausible text. This happened in vLLM, until pull request [28968](https://github.com/vllm-project/vllm/pull/28968), and in sglang (issue [13530](https://github.com/sgl-project/sglang/issues/13530)), which found every needle at 8,000 tokens, but not at 16,000 (pull request [13439](https://github.com/sgl-project/sglang/pull/13439)).
 #
 # **Test a layout beyond the length at which it begins to matter.** A short prompt proves nothing.
 # </details>
@@ -882,13 +882,13 @@ for name, fields in configs.items():
 
 
 # %% [markdown]
-# The code that reads a field (here `transformers` 5.23) decides what it means, not its name:
+# A field means what the code that reads it (here `transformers` 5.23) makes of it, whatever its name says:
 #
 # - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
-# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; [GPT-NeoX](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_neox/configuration_gpt_neox.py) calls it `rotary_pct`, and you may read that name in any model. `int()` rounds the product down.
+# - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; [GPT-NeoX](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_neox/configuration_gpt_neox.py) calls it `rotary_pct`, and your function may honour that name in every model. `int()` rounds the product down.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** ([SmolLM3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/smollm3/modeling_smollm3.py), [Llama 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama4/modeling_llama4.py)): `self.use_rope = config.no_rope_layers[layer_idx]`.
-# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`; where it is missing, all layers have full attention. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. Cohere 2 always comes with one here. If EXAONE 4's `sliding_window` is null, it has no window, and all layers turn. In all other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
+# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`; where it is missing, all layers have full attention. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. In this exercise Cohere 2 always has a window. If EXAONE 4's `sliding_window` is null, the model has none, and all layers turn. In all other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
 #
 # A field that is null (`None` in Python) counts as missing, also inside `rope_parameters`.
 
@@ -976,7 +976,7 @@ lab.table(["", "layers", "that turn", "channels of a head"],
 # %% [markdown]
 # ## 6 · A stream through 64 places
 #
-# Now let a model run past its training length and keep its cache small. Take week 5's language model with RoPE: two layers, trained on 64 characters. Feed it 512 characters, one at a time. With everything kept the model breaks down, as in week 5. Here are five ways to keep 64 keys instead.
+# Now let a model run past its training length and keep its cache small. Take week 5's language model with RoPE: two layers, trained on texts of 64 characters. Feed it 512 characters, one at a time. With everything kept the model breaks down, as in week 5. Here are five ways to keep 64 keys instead.
 #
 # | rule | keys kept | their positions |
 # |---|---|---|
@@ -991,7 +991,7 @@ lab.table(["", "layers", "that turn", "channels of a head"],
 # You can read that a window without sinks ruins a model, and for large models Xiao et al. (2024, section 3.1) measured it: perplexity explodes as soon as the first tokens leave the cache.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** The recomputed window has 1.38 nats at the end of the stream, everything kept 3.31. Where do the other four rules lie: between these two, or outside? Which one is worst? And by how much is the window, which lets the first four tokens go, worse than the sinks?
+# **Predict.** The recomputed window has 1.38 nats at the end of the stream, everything kept 3.31. Where do the other four rules lie: between these two, or outside? Which one is worst? And what does it cost to let the first four tokens go (window against sinks)?
 #
 # *Your prediction:*
 
@@ -1060,7 +1060,7 @@ shares = np.array(results["first"])
 print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
 
 # %% [markdown]
-# There are two tables because the curves are not flat. The last 32 characters show one moment of the stream; the mean from 128 on covers six rounds of the buffer.
+# There are two tables because the loss depends on where you look. The ring buffer's extra loss falls by more than a nat within each round of 64, which Figure 8.6 averages out. The last 32 characters are the second half of a round; the mean from 128 on covers six rounds.
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained_question", "locked": true}
 # ### Exercise 8.6 · What the stream shows
@@ -1106,7 +1106,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# Why has no sink formed? A random first token alone does not explain it: by their own account (section 3.1) the models of Xiao et al. had no fixed first token either. Perhaps two layers or our short training are too little: we have tested neither. But our tables show that "a window without sinks collapses" is a statement about *a model*. Check yours: measure the weight that its heads give to the first token.
+# Why has no sink formed? Our training texts begin anywhere, so their first character is random. That alone does not explain it: Xiao et al. (section 3.1) report the same of their models, and those formed sinks. Perhaps two layers or our short training are too little: we have tested neither. But our tables show that "a window without sinks collapses" is a statement about *a model*. Check yours: measure the weight that its heads give to the first token.
 # </details>
 #
 # ### A closer look
@@ -1115,7 +1115,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 #
 # In this model a head has 16 channels. By week 3's formula its pairs take 6.28, 19.9, 62.8, 199, 628, … positions for a full turn. Training showed distances up to 63, so pairs 0 to 2 have been all the way round. Pair 3 is the first that has not. It also mattered most in Figure 5.11.
 #
-# A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key. At a distance of 230 it shows what it showed at 31, in training.
+# A clock cannot tell a distance from one that is a full turn larger. At a distance of 150 pair 3 has made three quarters of a turn. It shows what it would show for a key 49 positions *ahead* of the query, and a causal model has never met such a key.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** Between which distances does pair 3 look as it does for keys up to half a turn *ahead*? What should the loss do there, and between 200 and 287? Suppose you give pair 3 *alone* the places in the cache, and all other pairs the true positions: how much of the cost goes away?
@@ -1148,14 +1148,14 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
           [[name, beside(losses[:, 32:].mean(1), settled["window of 64, cached"])] for name, losses in arms.items()])
 
 # %% [markdown]
-# **Figure 8.7. The price of true positions, pair by pair.** Grey: distances at which pair 3 looks as it does for keys ahead of the query. (a) Where does the green curve rise? (b) Which of the other two curves follows it?
+# **Figure 8.7. The price of true positions, pair by pair.** Grey: pair 3 looks as it does for keys ahead of the query. (The sinks are at the start, so the characters read are their distance.) (a) Where does the green curve rise? (b) Which of the other two curves follows it?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
 # One pair of eight carries the whole cost. Give pair 3 the places in the cache and all others true positions, and 0.00 [−0.01..0.01] nats of the cost remain. Give pair 3 alone true positions, and it costs 0.40 [0.30..0.51], more than true positions in all pairs: those of the other pairs soften the harm. The peaks of the green curve are about 20 apart, the turn of pair 1. Perhaps a sink looks most like a neighbour where pair 1 has also come full circle; we have not tested it.
 #
-# So for these four keys a distance does no harm just by being new: distances of 200 to 287 are as new as those of 100 to 187, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats (green curve). The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; we have not measured why.
+# At a distance of 230 pair 3 shows what it showed at 31, in training. So for these four keys a distance does no harm just by being new: distances of 200 to 287 are as new as those of 100 to 187, and cost 0.00 [−0.01..0.01] against 0.38 [0.26..0.46] nats (green curve). The cost follows the angle of one pair. Slower pairs meet new angles too, at no cost here; we have not measured why.
 # </details>
 
 # %% [markdown]
@@ -1203,7 +1203,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # <details><summary>5. MLA caches 576 numbers per token and layer, GQA with 8 heads of 128 stores 2,048. Which one computes less per step?</summary>
 #
-# GQA, if both have the same number of query heads: its keys have 128 channels, and absorbed MLA compares 576 per head. MLA trades arithmetic for memory traffic, which is what limits decoding with GQA (week 7).
+# GQA, if both have the same number of query heads: its keys have 128 channels, and absorbed MLA compares 576 per head. MLA computes more to read less, and with GQA it is reading memory that limits decoding (week 7).
 # </details>
 #
 # <details><summary>6. A layer has no position. Can the model still tell the order there?</summary>
@@ -1229,7 +1229,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 #
 # 1. A part of the channels can be enough for position (Khan et al., 2026; not measured here).
 # 2. On three axes, text is the special case in which all three numbers agree.
-# 3. Where old tokens stay in a bounded cache, count places in it. A plain window may keep true positions.
+# 3. If a bounded cache keeps old tokens, number all tokens by their place in it. A plain window may keep true positions.
 # 4. Read what the code does with a field, and test it at a length where it matters.
 #
 # ## References
