@@ -572,6 +572,7 @@ edited(pair_first_rise, "pair_wrong_order", 0, DIAGNOSES["wrong order"], ("retur
 edited(pair_first_rise, "pair_equal", 0, DIAGNOSES["equal offsets"], ("return k, k + 1", "return k + 1, k + 1"))
 edited(pair_first_rise, "pair_with_zero", 0, DIAGNOSES["offset 0"], ("return k, k + 1", "return 0, k + 1"))
 edited(pair_first_rise, "pair_negative", 0, DIAGNOSES["negative offsets"], ("return k, k + 1", "return -(k + 1), -k"))
+edited(pair_first_rise, "pair_across_zero", 0, DIAGNOSES["negative offsets"], ("return k, k + 1", "return -k, k + 1"))
 edited(pair_first_rise, "pair_of_floats", 0, DIAGNOSES["not ints"], ("return k, k + 1", "return float(k), float(k + 1)"))
 edited(pair_first_rise, "pair_of_products", 0, DIAGNOSES["not ints"], ("return k, k + 1", "return s(k), s(k + 1)"))
 edited(pair_first_rise, "pair_of_tensors", 0, DIAGNOSES["not ints"], ("return k, k + 1", "return torch.tensor(k), torch.tensor(k + 1)"))

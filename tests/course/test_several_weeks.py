@@ -76,6 +76,12 @@ def test_students_by_name_are_graded_in_the_weeks_that_they_have_handed_in(root,
     assert {path.parts[-3] for path in root.glob("autograded/*/*/*.ipynb")} == {"ada"}
 
 
+def test_the_exit_code_is_that_of_the_worst_week(root, classes, monkeypatch) -> None:
+    codes = {WEEK1: 1, WEEK5: 0}
+    monkeypatch.setattr(commands, "_autograde", lambda root, week, *rest: codes[week])
+    assert autograde(root, [WEEK1, WEEK5], OPTIONS) == autograde(root, [WEEK5, WEEK1], OPTIONS) == 1
+
+
 def test_what_nobody_has_handed_in_is_said_before_anything_is_graded(root) -> None:
     simulate(COURSE, root, WEEK1, count=1)
     with pytest.raises(CourseError, match=f"expected submitted/STUDENT/{WEEK5}/"):

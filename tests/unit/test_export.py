@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
+from nbgrader.apps import NbGrader
+from nbgrader.coursedir import CourseDirectory
 
 from autograder.grading.plugins import nbgrader_patches
 from autograder.grading.plugins.export import COLUMNS, GradesWithReasons
@@ -32,7 +34,7 @@ def gradebook(tmp_path: Path) -> Gradebook:
         yield made
 
 
-def exported(gradebook: Gradebook, path: Path, **chosen: list[str]) -> dict[tuple[str, str], dict[str, str]]:
+def exported(gradebook: Gradebook, path: Path, **chosen: object) -> dict[tuple[str, str], dict[str, str]]:
     GradesWithReasons(to=str(path), **chosen).export(gradebook)
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -67,3 +69,11 @@ def test_students_and_assignments_can_be_chosen(gradebook: Gradebook, tmp_path: 
         ("week2", "ada"),
         ("week2", "boole"),
     }
+
+
+def test_who_has_handed_in_and_is_not_in_the_gradebook_has_a_row(gradebook: Gradebook, tmp_path: Path) -> None:
+    (tmp_path / "submitted" / "dirac" / "week1").mkdir(parents=True)
+    course = NbGrader()
+    course.coursedir = CourseDirectory(root=str(tmp_path))
+    row = exported(gradebook, tmp_path / "grades.csv", parent=course)["week1", "dirac"]
+    assert (row["score"], row["reason"]) == ("", "handed in, but not in the gradebook: run autograde again")

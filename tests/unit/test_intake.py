@@ -8,7 +8,7 @@ import pytest
 from helpers import COURSE
 
 from autograder.course import Role, instructor_cells
-from autograder.errors import UngradableError
+from autograder.errors import CourseError, UngradableError
 from autograder.grading.messages import Task
 from autograder.grading.submission import intake
 from autograder.manifest import MANIFEST
@@ -26,6 +26,15 @@ def write(notebook: dict, assignment: str, tmp_path: Path) -> Path:
     path = tmp_path / f"{assignment}.ipynb"
     path.write_text(json.dumps(notebook), encoding="utf-8")
     return path
+
+
+@pytest.mark.parametrize(
+    ("assignment", "remedy"),
+    [("week3_rope", "run `make build WEEK=week3_rope`"), ("mine", "an assignment of your own has one notebook")],
+)
+def test_without_its_source_an_assignment_says_what_to_do(assignment: str, remedy: str, tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match=f"{assignment}.ipynb is missing: {remedy}"):
+        instructor_cells(tmp_path, assignment)
 
 
 @pytest.mark.parametrize("new", [False, True])

@@ -37,6 +37,7 @@ def late(**days: float) -> list[HandedIn]:
         ({("*", "a"): 1}, late(a=2), 1),
         ({("ada", "a"): 7}, late(a=7), 0),
         ({("*", "a"): 7, ("ada", "a"): 1}, late(a=2), 1),  # her own line overrides everybody's
+        ({("*", "a"): 7, ("ada", "a"): 0}, late(a=2), 2),  # even if it grants nothing
         ({("boole", "a"): 7}, late(a=2), 2),
         ({("*", "*"): 3}, late(a=2), 0),
         ({("*", "*"): 3, ("ada", "*"): 1}, late(a=2), 1),

@@ -1,6 +1,7 @@
 """The class report: which students count where, and a self-contained page."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -8,7 +9,7 @@ import pytest
 
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import MANIFEST
-from autograder.report import read_autograded, summaries, write_report
+from autograder.report import _distribution, read_autograded, summaries, write_report
 
 WEEK = "week3_rope"
 BEST = float(sum(entry.points for entry in MANIFEST[WEEK]))
@@ -90,6 +91,12 @@ def test_what_is_read_in_part_says_so_and_zeros_that_are_given_stay(tmp_path: Pa
 def test_all_blank_is_zero(tmp_path: Path) -> None:
     page = drawn(tmp_path, {"blank1": 0.0, "blank2": 0.0})
     assert "<!-- 0.0 of 3 -->" in page and "not read yet" not in page
+
+
+def test_every_score_is_in_one_of_the_ten_bars(standing: list[Score]) -> None:
+    points = [0.0, 0.1 * BEST, BEST, BEST, None]
+    [axes] = _distribution([replace(standing[0], score=value) for value in points]).axes
+    assert [bar.get_height() for bar in axes.patches] == [1, 1, 0, 0, 0, 0, 0, 0, 0, 2]
 
 
 @pytest.mark.parametrize(("count", "is_few"), [(9, True), (10, False)])
