@@ -576,6 +576,15 @@ edited(shaw_plain, "shaw_nan_row", 3.5, SAYS["nan row"], ("    weights = weights
 edited(shaw_plain, "shaw_order", 0, SAYS["one order"], ("return out, weights", "return weights, out"))
 edited(
     shaw_plain,
+    "shaw_in_float32",
+    3.875,
+    "In float32 the values are right, in float64 they are not. (The function computes in the dtype of the inputs, and returns it.)",
+    ("    n_queries, n_keys, d = q",
+     "    dtype = q.dtype\n    q, k, v, rel_k, rel_v = (t.float() for t in (q, k, v, rel_k, rel_v))\n    n_queries, n_keys, d = q"),
+    ("return out, weights", "return out.to(dtype), weights.to(dtype)"),
+)
+edited(
+    shaw_plain,
     "shaw_detached",
     3.875,
     SAYS["detached"],

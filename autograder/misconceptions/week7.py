@@ -367,6 +367,9 @@ edited(CachedPlain, "cached_not_grown", 2.75, SAYS["cache not grown"], (GROWN, "
 edited(CachedPlain, "cached_all_heads", 5.5, SAYS["heads cached"],
        (f"        {GROUPED}\n", "        keys, values = k, v\n"),
        (GROWN, "        k, v = (t.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1) for t in (k, v))\n" + GROWN))
+edited(CachedPlain, "cached_values_first", 5.5, "What is in the cache has the right shape and serves its own module, but it is not k and v.",
+       ("torch.cat((cache[0], k)", "torch.cat((cache[1], k)"), ("torch.cat((cache[1], v)", "torch.cat((cache[0], v)"),
+       ("cache = (k, v)", "cache = (v, k)"))
 edited(CachedPlain, "cached_in_the_module", 5, SAYS["state"],
        ("        cache = (k, v)\n", "        cache = self.seen = (k, v)\n"),
        (GROWN, GROWN.replace("cache[0]", "self.seen[0]").replace("cache[1]", "self.seen[1]")),

@@ -1194,6 +1194,8 @@ edited(turn_plain, "turn_latent_head", 2.5, "In latent attention qk_rope_head_di
        ('channels = config["qk_rope_head_dim"]', "pass"))
 edited(turn_plain, "turn_rounded_up", 2.25, "A share that gives no whole number is rounded down, as int() does.",
        (TURN_SHARE, "channels = math.ceil(width * share)"))
+edited(turn_plain, "turn_rounded", 2.25, "A share that gives no whole number is rounded down, as int() does.",
+       (TURN_SHARE, "channels = round(width * share)"))
 edited(turn_plain, "turn_yes_or_no", 0, "You say whether a layer turns; the exercise asks how many channels of a head do.",
        ("turned.append(channels if turns else 0)", "turned.append(turns)"))
 edited(turn_plain, "turn_counted", 0, "You return one number; the exercise asks for a list with an entry for each layer.",

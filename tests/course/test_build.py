@@ -14,7 +14,7 @@ from helpers import COURSE, autograder
 from autograder.build.full_answers import OPENING, TAG
 from autograder.build.pipeline import build, import_week
 from autograder.build.preprocessors import DescribeFigures, FullAnswers, KeepSolution, ReleaseMetadata
-from autograder.build.regions import RegionError, clear_solution, extract_region, replace_region
+from autograder.build.regions import RegionError, clear_hidden, clear_solution, extract_region, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.course import course_config
 from autograder.errors import CourseError
@@ -175,6 +175,18 @@ def test_rules_of_the_text() -> None:
         clear_solution({"cell_type": "code", "metadata": {}, "source": "x = 1"})
     with pytest.raises(RegionError, match="without an END"):
         replace_region("### BEGIN SOLUTION\nx", "SOLUTION")
+
+
+def test_every_hidden_region_of_a_cell_is_removed() -> None:
+    region = "### BEGIN HIDDEN TESTS\nassert secret\n### END HIDDEN TESTS\n"
+    assert clear_hidden(f"first()\n{region}second()\n{region}") == "first()\nsecond()"
+    with pytest.raises(RegionError, match="without an END"):
+        clear_hidden("### BEGIN HIDDEN TESTS\nassert secret")
+
+
+def test_equal_cells_have_ids_of_their_own() -> None:
+    ids = [cell.id for cell in to_notebook("# %% [markdown]\n# *Your prediction:*\n\n" * 3).cells]
+    assert len(set(ids)) == 3
 
 
 def test_environment_yml_has_the_pins_of_pyproject() -> None:

@@ -9,6 +9,7 @@ from helpers import COURSE, autograder, run, standing
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from autograder.classroom import make_course_root
+from autograder.course import exercises
 
 QUIZ = "quiz1"
 SECRET = "a word that only the course root knows"
@@ -96,13 +97,16 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.nightly
 def test_students_get_stubs_and_files_and_no_solution(root: Path) -> None:
     released = root / "notebooks" / QUIZ
     text = (released / f"{QUIZ}.ipynb").read_text(encoding="utf-8")
     assert text.count("YOUR CODE HERE") == 2 and "YOUR ANSWER HERE" in text
     assert not [secret for secret in ("return 2 * x", "read_text", "Because", "HIDDEN", "double(21)") if secret in text]
     assert (released / "data" / "words.txt").read_text() == "one two three"
+
+
+def test_points_are_in_the_cells_that_the_author_gave_them(root: Path) -> None:
+    assert [entry.graded_cell for entry in exercises(root, QUIZ)] == ["test_double", "test_lines", "why", "sketch"]
 
 
 @pytest.mark.isolation

@@ -29,8 +29,9 @@ from autograder.grading.marking.replay import NO_VALUE
 from autograder.grading.sandbox.worker import simulated_device
 from autograder.misconceptions import bank as banks
 from autograder.misconceptions.bank import Mistake
+from autograder.script.answer import Given
 from autograder.script.compare import FOUR_DIGITS, Tolerance, brief, difference, is_rounded, kind, off
-from autograder.script.script import GOES_TO_NUMPY, ON_THE_CPU, WHOLE_NUMBERS
+from autograder.script.script import GOES_TO_NUMPY, ON_THE_CPU, WHOLE_NUMBERS, Entry
 from autograder.script.verdict import Criterion, Verdict
 
 EXACT = Tolerance(rtol=0, atol=0)
@@ -142,6 +143,12 @@ def test_two_numbers_that_differ_never_look_the_same(got, expected):
 )
 def test_a_number_can_be_told_from_the_right_one_without_showing_it(got, expected, counted, words):
     assert off(got, expected, counted) == words
+
+
+@pytest.mark.parametrize("given", [0.3, torch.tensor(0.3), torch.tensor([0.3], dtype=torch.float64)])
+def test_an_entry_that_is_wrong_does_not_show_the_right_number(given):
+    entry = Entry(lambda answers: answers["a"], "entry 'a'", FOUR_DIGITS, expected=Given(0.24473), key="a")
+    assert entry.fault(Given(given)).message == "entry 'a': about 23% too large"
 
 
 @pytest.mark.parametrize(

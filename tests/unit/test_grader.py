@@ -4,13 +4,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from autograder.errors import GraderDied, GradingFailed
 from autograder.grading.executors import grader as module
+from autograder.grading.executors import local
 from autograder.grading.executors.grader import Grader, end_grader
 from autograder.grading.messages import Answer, Options, Task
+from autograder.grading.sandbox.limits import Limits
 
 # A fake grading process: it answers at once, and the score is the number of the task.
 ECHO = """
@@ -154,3 +157,10 @@ def test_a_judge_does_not_outlive_the_run() -> None:
         assert process.stdout is not None and process.stdout.readline() == b"judging\n"
         process.kill()
         assert process.stdout.read() == b""  # the end of the pipe, once no process is left that could write
+
+
+def test_a_sandbox_that_is_open_gets_the_limits_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = SimpleNamespace(isolate=True, device="cpu", limits=Limits())
+    monkeypatch.setattr(local, "_sandbox", running)
+    local._open_sandbox("week3_rope", Options(device="cpu", limits={"cell_cpu": 7.0}))
+    assert local._sandbox is running and running.limits == Limits(cell_cpu=7.0)

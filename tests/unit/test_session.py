@@ -939,6 +939,23 @@ def test_a_call_that_hangs_or_dies_costs_only_itself(hurried: Session) -> None:
     assert f(3) == 3
 
 
+def test_an_answer_has_no_socket_but_its_own(session: Session) -> None:
+    """The server's control socket, with which all forks are asked for, is closed."""
+    session.execute(
+        "a",
+        "import os, stat\n"
+        "def sockets():\n"
+        "    found = []\n"
+        "    for number in range(256):\n"
+        "        try:\n"
+        "            found += [number] if stat.S_ISSOCK(os.fstat(number).st_mode) else []\n"
+        "        except OSError:\n"
+        "            pass\n"
+        "    return found",
+    )
+    assert len(session.lookup(["sockets"])["sockets"]()) == 1
+
+
 # Lines that work in Jupyter, with a screen, an installer or somebody who clicks; each is put above an answer.
 AWKWARD = [
     "%matplotlib widget",

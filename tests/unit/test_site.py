@@ -123,6 +123,7 @@ def test_the_list_of_guides_begins_with_teaching() -> None:
     ("before", "is_folded"),
     [
         ([new_markdown_cell("**Predict.** What?", metadata={"tags": ["prediction"]})], True),
+        ([new_markdown_cell("", metadata={"tags": ["prediction"]}), new_markdown_cell("A cell in between.")], True),
         ([new_markdown_cell("### Experiment: what happens?")], True),
         ([new_markdown_cell("### Experiment: what?"), new_markdown_cell("## 4 · Something else")], False),
         ([], False),
@@ -179,6 +180,7 @@ def test_formulas_are_drawn_or_refused() -> None:
 def test_a_long_formula_breaks_behind_its_relations() -> None:
     latex = r"mj-\bigl(-m(i-j)\bigr) = mj+mi-mj = mi" + r"\," * 10
     assert draw(latex, display=False).count("<math>") == 3
+    assert re.findall(r"<m[ion].*?>([^<]+)", draw(latex, display=False)) == list("mj−(−m(i−j))=mj+mi−mj=mi")
     assert draw(latex, display=True).count("<math") == 1
     assert draw(r"\cos(100\cdot(0.0014-0.01)) \approx \cos 0.86", display=False).count("<math>") == 2
 
