@@ -141,6 +141,7 @@ def test_controls_move_by_mouse_and_keyboard(address: str, page: Page, name: str
 
 
 def test_the_clocks_of_the_title_page_turn_when_told_to(address: str, page: Page) -> None:
+    page.clock.install()
     page.goto(f"{address}/index.html")
     query = page.locator('[data-lab] input[type="range"]').first
     before = query.input_value()
@@ -150,6 +151,8 @@ def test_the_clocks_of_the_title_page_turn_when_told_to(address: str, page: Page
     page.get_by_role("button", name="Stop").click()
     assert page.get_by_role("button", name="Let both tokens move on").is_visible()  # at once: it stops by itself later
     stopped = query.input_value()
+    page.clock.run_for(2_000)  # five turns, if it had not stopped
+    assert query.input_value() == stopped
     page.get_by_role("button", name="Let both tokens move on").click()
     expect(query).not_to_have_value(stopped)
 

@@ -10,8 +10,9 @@ import nbformat
 import pytest
 from course.weeks import WEEKS, by_week, secret_lines
 from helpers import COURSE, autograder
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from autograder.build.full_answers import OPENING, TAG
+from autograder.build.full_answers import OPENING, TAG, add_full_answers
 from autograder.build.pipeline import build, import_week
 from autograder.build.preprocessors import DescribeFigures, FullAnswers, KeepSolution, ReleaseMetadata
 from autograder.build.regions import RegionError, clear_hidden, clear_solution, extract_region, replace_region
@@ -130,6 +131,16 @@ def test_solutions_show_the_mark_schemes_and_students_notebooks_do_not(text: Pat
     assert OPENING not in (COURSE / "notebooks" / text.stem / f"{text.stem}.ipynb").read_text(encoding="utf-8")
 
 
+def test_an_answer_without_a_scheme_gets_none() -> None:
+    def answer(name: str) -> nbformat.NotebookNode:
+        return new_markdown_cell("", metadata={"nbgrader": {"grade_id": name, "grade": True, "solution": True}})
+
+    question = new_markdown_cell("Why?\n\n### BEGIN MARK SCHEME\nBy symmetry.\n### END MARK SCHEME")
+    notebook = new_notebook(cells=[question, answer("a"), new_markdown_cell("And then?"), answer("b")])
+    add_full_answers(notebook, notebook)
+    assert [cell.id for cell in notebook.cells if "By symmetry." in cell.source][1:] == [f"a-{TAG}"]
+
+
 def test_import_brings_an_edit_back_and_refuses_when_the_text_is_newer(copy: Path, text: Path) -> None:
     text = copy / "source" / text.name
     path = copy / "source" / text.stem / f"{text.stem}.ipynb"
@@ -147,6 +158,11 @@ def test_import_brings_an_edit_back_and_refuses_when_the_text_is_newer(copy: Pat
     os.utime(path, (1, 1))
     before = text.read_text(encoding="utf-8")
     with pytest.raises(CourseError, match="newer"):
+        import_week(copy, text)
+    notebook.cells.insert(1, new_code_cell("print(1)"))  # no week could be built from it
+    nbformat.write(notebook, path)
+    os.utime(path)
+    with pytest.raises(TextError, match="neither graded nor locked nor tagged"):
         import_week(copy, text)
     assert text.read_text(encoding="utf-8") == before
 
