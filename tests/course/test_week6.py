@@ -149,6 +149,12 @@ STOPS_IN = {
 }
 
 
+def test_the_bias_that_is_missing_is_the_one_that_is_named():
+    said = {entry.name: entry.says for entry in bank(WEEK, "transformer_xl_scores")}
+    for bias in ("content", "position"):
+        assert said[f"xl_no_{bias}_bias"].startswith(f"{bias}_bias is missing")
+
+
 @pytest.mark.nightly
 @pytest.mark.isolation
 def test_who_calls_a_wrong_or_blank_answer_is_graded_with_the_courses_own_in_its_place(tmp_path):
