@@ -7,7 +7,7 @@ from autograder.script.compare import Tolerance
 
 # Angles may be float32. One is off by position * (rounding of its frequency, about 1e-7 in the common formulas). Over
 # six ways to write the frequencies, results for |x| < 5 were off by 3e-5 below position 100 and by 2e-3 below 8192. The
-# mistakes of the bank move some value by more than 0.1.
+# mistakes of the bank move some value by more than 0.1, but for tables rounded to bfloat16, by 0.002 or more.
 NEAR = Tolerance(rtol=0, atol=2e-4)
 FAR = Tolerance(rtol=0, atol=1e-2)
 # Outputs in half precision: cos, sin, two products and their sum may each be rounded (relative 2^-9 in bfloat16, 2^-12
