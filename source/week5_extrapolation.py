@@ -1580,7 +1580,7 @@ print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Multiplying by $\lambda$ even raises the weight. The noise grows as well, its mean from $e^{1/2}$ to $e^{\lambda^2/2}$. But when $\ln n$ grows by 1, the signal's exponent grows by $8/\ln 64=1.9$ and the noise's, at these lengths, by at most 1.6. The factor needs a key that *stands out*; without one it sharpens the noise. At new distances it makes our RoPE models worse: 3.39 nats at 8x instead of 3.31, worse in each of five runs.
+# Multiplying by $\lambda$ even raises the weight. The noise grows as well, its mean from $e^{1/2}$ to $e^{\lambda^2/2}$. But when $\ln n$ grows by 1, the signal's exponent grows by $8/\ln 64=1.9$, and that of the whole noise, its $n$ keys included, by at most 1.6 at these lengths. The factor needs a key that *stands out*; without one it sharpens the noise. At new distances it makes our RoPE models worse: 3.39 nats at 8x instead of 3.31, worse in each of five runs.
 # </details>
 
 # %% [markdown]

@@ -647,7 +647,7 @@ serving.moving_conveyor(streaming_cache)
 #
 # $q_h$ and $k_{hj}$ have $d_n$ channels and no position. $q'_h$ and $k'_j$ have $d_r$ channels and are rotated already. This is partial rotary again, with one twist: $k'_j$ is *the same for all heads*. (In [`modeling_deepseek_v3.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deepseek_v3/modeling_deepseek_v3.py), `transformers` 5.23, the scores are also multiplied by $(0.1\ln 40+1)^2\approx 1.87$. The model was stretched by YaRN with a factor of 40, and this is exercise 5.5's temperature, squared. We leave this factor out.)
 #
-# You could cache the latents and write out the keys of equation (4) at every step. The cache would be small, but every step slow. But a matrix may change sides in a product:
+# You could cache the latents and write out the keys of equation (4) at every step: a small cache, but slow steps. Yet a matrix may change sides in a product:
 #
 # $$q_h\cdot\big(W^{UK}_h c_j\big)=\big(W^{UK\,\top}_h q_h\big)\cdot c_j. \tag{6}$$
 #
