@@ -393,7 +393,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 6.2. Pad, reshape, drop.** Padding makes every row one longer. Read the numbers in rows of the old length, and row $i$ slips $i+1$ places to the right. Dropping the first row moves all of them back by $n$. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey): padding, and numbers of the *next* query.
+# **Figure 6.2. Pad, reshape, drop.** Padding makes every row one longer. Read the numbers in rows of the old length, and row $i$ slips $i+1$ places to the right. Dropping the first row moves all of them back by $n$. In the last panel row $i$, column $j$ shows the distance $i-j$, on and below the diagonal. Above it (grey): padding, and the *next* query's numbers.
 
 # %% [markdown]
 # In Transformer-XL the causal mask hides the grey cells; in an encoder they leak. XLNet needs both sides (`rel_shift_bnij`): it feeds the distances of both signs, about $2n$ of them, and then the shift is right everywhere.
@@ -1132,7 +1132,9 @@ plt.show()
 # | "T5 fails even with more heads or more steps" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87 |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16 tokens; at 64 only 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
-# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four. With two heads, each has to serve two distances: in Figure 6.7 (right) head 0 takes 2 and 4, head 1 takes 1 and 3. Head 1 then cannot tell "names 1, lies 3 back" from "names 1, lies 1 back": the factors are nearly the same. So two heads are too few, and for content to position more steps did not help (0.68).
+# **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four.
+#
+# With two heads, each has to serve two distances: in Figure 6.7 (right) head 0 takes 2 and 4, head 1 takes 1 and 3. Head 1 then cannot tell "names 1, lies 3 back" from "names 1, lies 1 back": the factors are nearly the same. So two heads are too few, and for content to position more steps did not help (0.68).
 #
 # So what two heads fail at is not what the method cannot learn: with four heads and 1,500 steps T5 reaches 0.96 on pull, and position to content alone reaches 1.00.
 #
