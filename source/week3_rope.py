@@ -559,7 +559,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. At 9 it is pair 1 that holds the sum down (its cosine is −0.32); at 22 pair 1 is back at 0.96, and pair 2 holds the sum down (−0.32). Neither echo is silenced: three of the four fast clocks agree there, and the sum is still 6.4 there, against 8 at offset 3. Pairs 4 to 7 add nearly the same number to every key, which softmax hardly sees: they are free to carry content.
+# Pair 0 makes the peak sharp, and comes back after every turn. These returns are its *echoes*. At 9 it is pair 1 that holds the sum down (its cosine is −0.32); at 22 pair 1 is back at 0.96, and pair 2 holds the sum down (−0.32). Neither echo is silenced: three of the four fast clocks agree, and the sum is still 6.4, against 8 at offset 3. Pairs 4 to 7 add nearly the same number to every key, which softmax hardly sees: they are free to carry content.
 #
 # The right phases are not enough. At strength 1 (Figure 3.6) offset 3 gets 0.04 of the weight, at 20 it gets 0.87. So sharp a head needs long queries and keys, and training has to make them so.
 #

@@ -768,7 +768,7 @@ lab.table(["of 112 heads", "how many"], counts)
 # %% [markdown]
 # 104 of 112 heads cannot tell the newest token from the one before it by position. Some weight is off by more than 0.1 in 35 heads, and by more than 0.01 in 67. In the other 45 heads neighbours nearly tie anyway.
 #
-# The second rounding hits few heads, but it can erase a clear lead. In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. With content scores of 6 and 0 it is lost in 2. (`experiments/results_weeks34.md`)
+# The second rounding hits no more heads than the first (32 against 35 in the table), but it can erase a clear lead. In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. With content scores of 6 and 0 it is lost in 2. (`experiments/results_weeks34.md`)
 #
 # BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
 
@@ -1358,7 +1358,7 @@ plt.show()
 #
 # <details><summary>3. Public code adds slope × j, without any query position. Is that a bug?</summary>
 #
-# Not under a causal mask and in sufficient precision: there the weights are the same (4.5). In bfloat16 neighbouring keys tie (section 5), and where a query sees later keys, it is a bug.
+# Not under a causal mask, as long as the precision suffices: there the weights are the same (4.5). In bfloat16 neighbouring keys tie (section 5), and where a query sees later keys, it is a bug.
 # </details>
 #
 # <details><summary>4. One decoding step with a cache: what is the bias?</summary>
