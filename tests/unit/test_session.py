@@ -1054,6 +1054,26 @@ def test_what_is_compiled_is_called_as_it_stands(session: Session) -> None:
     assert printed(session, "import sys; print('torch._inductor.compile_fx' in sys.modules)") == "False\n"
 
 
+LATE = """
+import sys
+import torch
+x = torch.arange(6.0).view(1, 3, 2)
+torch.testing.assert_close(x, x + 1e-9)
+try: torch.testing.assert_close(x, x + 1)
+except AssertionError: print("differs")
+attention = torch.nn.MultiheadAttention(2, 1, batch_first=True)
+attention(x, x, x, key_padding_mask=torch.tensor([[False, False, True]]))
+print([name for name in ("sympy", "torch.distributed.tensor", "torch.fx.experimental.symbolic_shapes") if name in sys.modules])
+try: attention(x, x, x, key_padding_mask=torch.tensor([[False, True]]))
+except AssertionError as error: print(str(error)[:24])
+"""
+
+
+def test_no_fork_imports_for_what_notebooks_do_not_have(session: Session) -> None:
+    """Each of the two would take a second: in every submission that uses it."""
+    assert printed(session, LATE) == "differs\n[]\nExpected key_padded_mask\n"
+
+
 def test_proxies_offer_nothing_but_calling() -> None:
     with Sandbox(isolate=False) as sandbox:
         session = Session(sandbox, {}, 0)
