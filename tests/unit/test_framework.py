@@ -660,10 +660,28 @@ def test_a_long_text_is_put_only_to_mistakes_that_fit_all_short_ones(monkeypatch
     def stops(x):
         return 2 * x if len(x) < 500 else 1 / 0
 
-    known = [Mistake(adds_at_four, ("It adds at four.",)), Mistake(adds_at_four, ("It adds.", "It also adds."))]
+    known = [
+        Mistake(adds_at_four, ("It adds at four.",)),
+        Mistake(double, ("It adds.",)),
+        Mistake(double, ("It also adds.",)),
+        Mistake(adds_at_four, ("It adds.", "It also adds.")),
+    ]
     monkeypatch.setattr(framework, "known_mistakes", lambda *names: iter(known))
     run(body, stops)
     assert asked.count(4) >= 2 and 500 not in asked
+
+
+def test_a_pair_with_a_mistake_that_is_ruled_out_is_not_tried(monkeypatch):
+    """A class has thousands of pairs, and what a single mistake answers is known already."""
+    tried = []
+
+    def pair(x):
+        tried.append(x)
+        return 2 * x
+
+    known = [CLAMPS, Mistake(lambda x: 2 * x + 1, ("It adds.",)), Mistake(pair, ("It clamps.", "It adds."))]
+    assert diagnose(lambda x: (2 * x).clamp(max=700), known, monkeypatch=monkeypatch) == []
+    assert not tried
 
 
 def test_what_is_not_known_is_not_named(monkeypatch):

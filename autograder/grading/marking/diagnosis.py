@@ -2,8 +2,10 @@
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -43,6 +45,7 @@ class Diagnosis:
     - A known mistake, or two at once, is named if it gives the student's value or error on every probe that passed and
       on the first that failed. If it gives another wrong answer on a later failure, it is named only together with a
       mistake that explains that failure.
+    - Two at once come into question only if neither is ruled out by itself by the quickest probes that passed.
     - If several mistakes explain equally much and the only evidence is an error or a single word (a bool, a whole
       number), none is named. Two at once are not named if the first failure is a tensor of equal entries.
     - A check's hint is given only for the first failure: everything asked before it has held, as the hint assumes.
@@ -79,8 +82,20 @@ class Diagnosis:
         # A mistake that other calls contradict is named only if there is nothing else to say.
         may_be_in_one_call = not is_hinted and not in_place and all(map(_many_valued, failing))
         of_other_failures: list[Mistake] = []
+        by_themselves: defaultdict[str, list[Mistake]] = defaultdict(list)
+
+        @cache
+        def is_ruled_out(sentence: str) -> bool:
+            return not any(
+                all(self._reproduces(mistake, record) for record in cheap) for mistake in by_themselves[sentence]
+            )
+
         for mistake in mistakes():
             alone = len(mistake.says) == 1
+            if alone:
+                by_themselves[mistake.says[0]].append(mistake)
+            elif any(map(is_ruled_out, mistake.says)):
+                continue
             # There are many pairs: the first failure rules out most of them early.
             needed = ([] if may_be_in_one_call else cheap) if alone else cheap_and_first
             if (not alone and _is_constant(first)) or not all(self._reproduces(mistake, record) for record in needed):
