@@ -8,6 +8,7 @@ questions are answered.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ class Question:
     is_plain: bool = True  # its arguments are data and do not depend on answers
     wire: Any = field(default=None, repr=False)  # the sandbox's cache of what it sends
 
-    @property
+    @cached_property
     def keeps_graph(self) -> bool:
         """Whether a gradient may be asked for next."""
         return self.slope is None and any(
