@@ -67,11 +67,14 @@ class Student:
 
 
 def make_course_root(course: Path, target: Path, assignments: list[str]) -> None:
-    """Make a course root with the built sources and nbgrader's configuration, without any data of the real class."""
+    """Make a course root with the built sources and nbgrader's configuration, without any data of the real class: it
+    has a gradebook of its own, even where the configuration names a database for the real one."""
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)
-    shutil.copy(course / "nbgrader_config.py", target)
+    settings = (course / "nbgrader_config.py").read_text(encoding="utf-8")
+    text = f'{settings}\nc.CourseDirectory.pop("db_url", None)\n'
+    (target / "nbgrader_config.py").write_text(text, encoding="utf-8")
     for assignment in assignments:
         shutil.copytree(course / "source" / assignment, target / "source" / assignment)
 

@@ -95,12 +95,16 @@ def _mark_schemes() -> list[str]:
 def test_the_demo_grades_every_week_as_due_and_touches_no_real_work(tmp_path: Path) -> None:
     for folder in ("source", "notebooks"):
         shutil.copytree(COURSE / folder, tmp_path / folder)
-    shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
+    config, database = tmp_path / "nbgrader_config.py", tmp_path / "database"
+    shutil.copy(COURSE / "nbgrader_config.py", config)
+    with config.open("a") as file:  # as docs/postgresql.md says
+        file.write(f"\nc.CourseDirectory.db_url = 'sqlite:///{database}'\n")
     (tmp_path / "submitted").mkdir()
     (tmp_path / "gradebook.db").write_text("the real one")
     shown = autograder("--root", str(tmp_path), "demo", "--students", "4").stdout
     assert "DIFFERS" not in shown and shown.count("Feedback to read") == len(list((COURSE / "notebooks").iterdir()))
     assert (tmp_path / "gradebook.db").read_text() == "the real one" and not list((tmp_path / "submitted").iterdir())
+    assert not database.exists()
 
 
 def test_the_class_report_names_what_was_seen_and_what_is_left(graded_class: GradedClass) -> None:
