@@ -180,11 +180,12 @@ def regrade_requests(root: Path, assignment: str) -> int:
 
 def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     """Write a week's points as the table that a learning management system imports."""
-    standing = scores(_course(root, assignment), assignment)
+    course = _course(root, assignment)
+    standing = scores(course, assignment) if has_gradebook(course) else []
     if not standing:
         raise _nothing_graded(assignment)
     points = columns(assignment, exercises(root, assignment), standing, per_exercise)
-    made = table(system, _people(_course(root, assignment)), points)
+    made = table(system, _people(course), points)
     path = root / "report" / f"{assignment}-{system}.csv"
     made.write(path)
     blank = sum(value is None for value in points[0].scores.values())

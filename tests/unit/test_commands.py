@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from autograder import commands
 from autograder.classroom import make_course_root
 from autograder.commands import run_autograde
-from autograder.errors import GradingFailed
+from autograder.errors import CourseError, GradingFailed
 from autograder.grading.executors.grader import Grader
 from autograder.grading.messages import Failed, OnOutcome, Ungradable
 from autograder.grading.plugins import autograde
@@ -53,6 +53,12 @@ def test_who_got_no_grade_is_said_and_the_others_are_saved(root: Path) -> None:
 def test_a_run_that_leaves_somebody_without_a_grade_has_failed(root: Path) -> None:
     options = argparse.Namespace(**vars(OPTIONS), students="", timings=False)
     assert commands.autograde(root, [WEEK3], options, Grader()) == 1
+
+
+def test_before_anything_is_graded_no_table_and_no_gradebook_are_made(root: Path) -> None:
+    with pytest.raises(CourseError, match="nothing of week3_rope is graded yet"):
+        commands.lms(root, WEEK3, "moodle", False)
+    assert not (root / "gradebook.db").exists() and not (root / "report").exists()
 
 
 def test_who_hands_in_again_is_graded_again(root: Path) -> None:
