@@ -42,7 +42,7 @@ def exposures(root: Path, groupshared: bool = False) -> list[Exposure]:
     if not root.stat().st_mode & 0o077:
         return []
     found = [_exposure(root, None, "everybody on this machine")]
-    for gid in sorted({path.stat().st_gid for path in _writable_by_group(root)} | {root.stat().st_gid}):
+    for gid in sorted(_writing_groups(root) | {root.stat().st_gid}):
         others = _other_members(gid, root.stat().st_uid)
         students = _students_in(gid, root) if groupshared else []
         if students:
@@ -146,12 +146,21 @@ def _between(root: Path, path: Path) -> Iterator[Path]:
     return itertools.takewhile(lambda folder: folder != root.parent, path.parents) if path != root else iter(())
 
 
-def _writable_by_group(root: Path) -> Iterator[Path]:
-    return (path for path in _paths(root) if path.stat().st_mode & stat.S_IWGRP)
+def _writing_groups(root: Path) -> set[int]:
+    groups = set()
+    for path in _paths(root):
+        with contextlib.suppress(FileNotFoundError):  # gone since it was listed, as a database's journal goes
+            status = path.stat()
+            if status.st_mode & stat.S_IWGRP:
+                groups.add(status.st_gid)
+    return groups
 
 
 def _bits(path: Path, gid: int | None) -> int:
-    status = path.stat()
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0  # gone since it was listed
     return (status.st_mode >> 3 if status.st_gid == gid else status.st_mode) & 7
 
 

@@ -55,6 +55,19 @@ def test_readable_is_said_and_graded_writable_is_refused(root: Path, colleagues:
     assert f"chmod 700 {root}" in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+def test_what_is_gone_since_it_was_listed_is_no_danger(
+    root: Path, colleagues: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database's journal comes and goes while a colleague saves a score."""
+    listed = list(permissions._paths(root))
+    monkeypatch.setattr(permissions, "_paths", lambda root: [*listed, root / "gradebook.db-journal"])
+    colleagues.append("boole")
+    root.chmod(0o770)
+    assert {may for _, may in said(root, groupshared=False)} == {"change"}
+    root.chmod(0o750)
+    require_private(root)
+
+
 @pytest.mark.parametrize("part", ["submitted", "submitted/ada", "submitted/ada/week3_rope", "gradebook.db"])
 def test_one_open_part_is_enough(root: Path, colleagues: list[str], part: str) -> None:
     (root / "gradebook.db").touch()
