@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from autograder.grading.plugins.export import as_text
 from autograder.grading.plugins.gradebook import Score
-from autograder.lms import FORMULA
 from autograder.manifest import Exercise
 
 FEW = 10  # students; with fewer the numbers mean little
@@ -85,9 +85,9 @@ def item_analysis(
             item = replace(item, value=share, discrimination=correlation(pairs))
         found.append(replace(item, time_outs=sum(any(map(_timed_out, v.get("criteria", []))) for v in mine)))
         found += _criteria(entry, mine, totals, cell in whole)
-        named = Counter(sentence for verdict in mine for sentence in set(verdict.get("named", [])))
+        named = Counter(as_text(sentence) for verdict in mine for sentence in set(verdict.get("named", [])))
         found += [
-            Item(entry.number, entry.grade_id, "cause", _text(sentence), 0, count, value=round(count / len(graded), 4))
+            Item(entry.number, entry.grade_id, "cause", sentence, 0, count, value=round(count / len(graded), 4))
             for sentence, count in named.most_common()
         ]
     return found
@@ -173,11 +173,6 @@ def _earlier(path: Path) -> dict[tuple[str, str, str], Item]:
     except (OSError, ValueError, KeyError, TypeError, csv.Error):
         return {}
     return {item.key: item for item in items}
-
-
-def _text(sentence: str) -> str:
-    """Keep a spreadsheet from running a cause as a formula: it may quote an error message that a student wrote."""
-    return f"'{sentence}" if sentence.startswith(FORMULA) else sentence
 
 
 def _number(value: float | None) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autograder.errors import CourseError
+from autograder.grading.plugins.export import FORMULA, as_text
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import Exercise
 
@@ -22,7 +23,6 @@ SOURCES = {
         "grade_center_upload_download.htm"
     ),
 }
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that make a spreadsheet read a cell as a formula
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def canvas(people: list[Person], points: list[Column]) -> LmsTable:
     header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *(column.title for column in points)]
     possible = ["Points Possible", "", "", "", "", *(_number(column.points) for column in points)]
     rows = [
-        [_text(one.name), *([one.id, "", ""] if one.id.isdecimal() else ["", "", one.id]), "", *_points(one, points)]
+        [as_text(one.name), *([one.id, "", ""] if one.id.isdecimal() else ["", "", one.id]), "", *_points(one, points)]
         for one in people
     ]
     return LmsTable([header, possible, *rows])
@@ -101,7 +101,9 @@ def moodle(people: list[Person], points: list[Column]) -> LmsTable:
     """Moodle: the columns of its own export. On import "Map from" is *Email address* and "Map to" *useremail*; a column
     of points is mapped to a grade item of the course, or makes a new one (`SOURCES`)."""
     header = ["First name", "Last name", "ID number", "Email address", *(column.title for column in points)]
-    rows = [[_text(one.first_name), _text(one.last_name), one.id, one.email, *_points(one, points)] for one in people]
+    rows = [
+        [as_text(one.first_name), as_text(one.last_name), one.id, one.email, *_points(one, points)] for one in people
+    ]
     return LmsTable([header, *rows])
 
 
@@ -116,7 +118,7 @@ def blackboard(people: list[Person], points: list[Column]) -> LmsTable:
     """Blackboard: students by Username, every field of a comma-separated file in quotation marks. A title without
     Blackboard's number of the column ("TITLE |123") makes a new column (`SOURCES`)."""
     header = ["Last Name", "First Name", "Username", *(column.title for column in points)]
-    rows = [[_text(one.last_name), _text(one.first_name), one.id, *_points(one, points)] for one in people]
+    rows = [[as_text(one.last_name), as_text(one.first_name), one.id, *_points(one, points)] for one in people]
     return LmsTable([header, *rows], quote_all=True)
 
 
@@ -134,8 +136,3 @@ def _points(person: Person, points: list[Column]) -> list[str]:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{round(value, 4):g}"
-
-
-def _text(value: str) -> str:
-    """Put an apostrophe before a name that a spreadsheet would run as a formula; no student is looked up by name."""
-    return f"'{value}" if value.startswith(FORMULA) else value

@@ -24,6 +24,7 @@ COLUMNS = [
     "needs_manual_grade",
     "reason",
 ]
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that make a spreadsheet read a cell as a formula
 
 
 class GradesWithReasons(ExportPlugin):
@@ -44,13 +45,13 @@ class GradesWithReasons(ExportPlugin):
                 for name in sorted(known.keys() | handed_in):
                     if not students or name in students:
                         row = _row(gradebook, assignment, known.get(name) or Student(id=name), name in handed_in)
-                        writer.writerow({column: _as_text(value) for column, value in row.items()})
+                        writer.writerow({c: as_text(v) if isinstance(v, str) else v for c, v in row.items()})
         self.log.info("Grades exported to %s", destination)
 
 
-def _as_text(value: object) -> object:
-    """A name or reason that a spreadsheet would take for a formula gets an apostrophe in front."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+def as_text(value: str) -> str:
+    """A name or sentence that a spreadsheet would run as a formula gets an apostrophe in front."""
+    return f"'{value}" if value.startswith(FORMULA) else value
 
 
 def _row(gradebook: Gradebook, assignment: Assignment, student: Student, has_submitted: bool) -> dict[str, Any]:

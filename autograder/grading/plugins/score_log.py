@@ -14,6 +14,8 @@ from nbgrader.api import Assignment, BaseCell, Grade, Gradebook, Student, Submit
 from sqlalchemy import Column, Connection, DateTime, Float, Integer, MetaData, String, Table, event, inspect, select
 from sqlalchemy.schema import CreateTable
 
+from autograder.grading.plugins.export import as_text
+
 KINDS = {"auto_score": "automatic", "manual_score": "by hand", "extra_credit": "extra credit"}
 HEADER = ("time", "student", "cell", "kind", "before", "after")
 # Kept apart from nbgrader's tables: the first change creates it, even in a gradebook that is older than the log.
@@ -68,7 +70,7 @@ def write_log(changes: list[Change], path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(HEADER)
         for one in changes:
-            student = f"'{one.student}" if one.student.startswith(("=", "+", "-", "@")) else one.student
+            student = as_text(one.student)
             writer.writerow([f"{one.time:%Y-%m-%d %H:%M:%S}", student, one.cell, one.kind, one.before, one.after])
 
 
