@@ -23,7 +23,7 @@ COLUMNS = ("student", "week", "exercise", "remark")
 
 @dataclass(frozen=True)
 class Request:
-    """A line of the table. One exercise number may cover several answers."""
+    """A line of the table. One exercise number may cover several answers, and 5.1 may mean 5.10 as well."""
 
     line: int
     student: str
@@ -65,7 +65,8 @@ def read_requests(root: Path, assignment: str) -> list[Request]:
         except CourseError as error:
             raise CourseError(f"{where}: {error}") from None
         known = exercises(root, assignment)
-        entries = tuple(entry for entry in known if row["exercise"] in (entry.number, entry.grade_id))
+        names = row["exercise"], f"{row['exercise']}0"  # a spreadsheet saves 5.10 as 5.1: the page shows both
+        entries = tuple(entry for entry in known if entry.number in names or entry.grade_id == row["exercise"])
         if not entries:
             numbers = ", ".join(dict.fromkeys(entry.number for entry in known))
             raise CourseError(

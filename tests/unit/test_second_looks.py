@@ -9,9 +9,9 @@ from nbgrader.api import Gradebook
 from autograder.errors import CourseError
 from autograder.grading.plugins import nbgrader_patches
 from autograder.manifest import MANIFEST
-from autograder.second_looks import second_looks, write_page
+from autograder.second_looks import read_requests, second_looks, write_page
 
-WEEK3 = "week3_rope"
+WEEK3, WEEK7 = "week3_rope", "week7_capstone"
 HEADER = "student,week,exercise,remark\n"
 
 
@@ -60,6 +60,14 @@ def test_a_request_has_its_scores_with_their_history_and_links(gradebook: Gradeb
     number = gradebook.find_submission_notebook(WEEK3, WEEK3, "ada").id
     assert f"/formgrader/submissions/{number}#apply_rotary_emb_tests" in text
     assert "by hand: – → 5" in text and "<script>alert" not in text
+
+
+def test_a_spreadsheet_that_saves_the_tenth_exercise_as_the_first_hides_neither(tmp_path: Path) -> None:
+    (tmp_path / "source" / WEEK7).mkdir(parents=True)
+    (tmp_path / "source" / WEEK7 / f"{WEEK7}.ipynb").touch()
+    (tmp_path / "regrade.csv").write_text(HEADER + "ada,7,7.1,x\nada,7,7.10,x\nada,7,7.2,x\n")
+    asked = [{entry.number for entry in request.entries} for request in read_requests(tmp_path, WEEK7)]
+    assert asked == [{"7.1", "7.10"}, {"7.10"}, {"7.2"}]
 
 
 @pytest.mark.parametrize(
