@@ -100,9 +100,15 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "check", _check, "grade one notebook of your own", grading, file={"nargs": "?", "default": ""}, json=as_json
     )
-    command("demo", _demo, "grade a simulated class", grading, students={"type": int, "default": 12})
+    command("demo", _demo, "grade a simulated class", grading, students={"type": _at_least_one, "default": 12})
     command("doctor", _doctor, "OK or FAIL for everything the course needs")
     return parser
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of students: give 1 or more")
+    return int(text)
 
 
 def _of_week(name: str, *more: str) -> Callable[[argparse.Namespace], int]:

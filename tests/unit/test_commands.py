@@ -10,6 +10,7 @@ from helpers import COURSE, WEEK3, standing
 from sqlalchemy.exc import OperationalError
 
 from autograder import commands
+from autograder.__main__ import main
 from autograder.classroom import make_course_root
 from autograder.commands import run_autograde
 from autograder.errors import CourseError, GradingFailed
@@ -59,6 +60,13 @@ def test_before_anything_is_graded_no_table_and_no_gradebook_are_made(root: Path
     with pytest.raises(CourseError, match="nothing of week3_rope is graded yet"):
         commands.lms(root, WEEK3, "moodle", False)
     assert not (root / "gradebook.db").exists() and not (root / "report").exists()
+
+
+@pytest.mark.parametrize("count", ["0", "-2", "many"])
+def test_a_demo_has_students(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["demo", "--students", count])
+    assert f"'{count}' is no number of students: give 1 or more" in capsys.readouterr().err
 
 
 def test_who_hands_in_again_is_graded_again(root: Path) -> None:
