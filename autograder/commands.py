@@ -287,7 +287,6 @@ def _demonstrate(root: Path, target: Path, assignment: str, options: argparse.Na
     students = simulate(root, target, assignment, options.students)
     failures = run_autograde(target, assignment, options, grader).failures
     standing = {score.student: score for score in scores(_course(target, assignment), assignment)}
-    (target / f"{assignment}-expected.json").write_text(json.dumps({s.name: s.expected for s in students}, indent=1))
     console.print(comparison_table(assignment, students, standing))
     pages, *_ = _feedback_pages(target, assignment)
     page = next((page for page in pages if page.parts[-3] == students[-1].name), pages[0])

@@ -1,7 +1,6 @@
 """The files of a course root, and the cells of an assignment's notebook."""
 
 import json
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -63,13 +62,7 @@ def assignment_of(week: str | None, root: Path) -> str:
     choice = ", ".join([*(week_number(name) for name in known), *own])
     if not week:
         raise CourseError(f"say which week, for example WEEK={week_number(known[0])}; there is: {choice}")
-    matches = [
-        name
-        for name in known
-        if name == week
-        or re.match(rf"(week)?{re.escape(week)}$", name.split("_")[0])
-        or name.split("_")[0] == f"week{week}"
-    ]
+    matches = [name for name in known if week in (name, name.split("_")[0], week_number(name))]
     if len(matches) != 1:
         raise CourseError(f"there is no week {week!r}; there is: {choice}")
     return matches[0]

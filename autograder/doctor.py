@@ -3,7 +3,6 @@
 import importlib.metadata
 import os
 import re
-import shutil
 import sys
 import tomllib
 from collections.abc import Callable
@@ -51,7 +50,6 @@ def _components(root: Path) -> list[tuple[str, bool, Callable[[], Finding]]]:
         ("isolation (bubblewrap)", True, _isolation),
         ("memory of submissions", False, _memory),
         ("CUDA", False, _cuda),
-        ("browser for the tests", False, _browser),
     ]
 
 
@@ -161,12 +159,3 @@ def _cuda() -> Finding:
     if torch.cuda.is_available():
         return True, torch.cuda.get_device_name(0), ""
     return False, "no GPU; everything runs on the CPU", ""
-
-
-def _browser() -> Finding:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    return (
-        found is not None,
-        found or "none",
-        "only `make test` needs one: install Chromium (Debian: sudo apt install chromium)",
-    )

@@ -68,7 +68,8 @@ class NotebookGrader:
         rebuilt = intake.rebuild(path, self._root, assignment)
         saved = datetime.fromtimestamp(path.stat().st_mtime)
         print(f"{path.name}, as saved at {saved:%H:%M:%S}")
-        for name in newer_in_kernel(entries, self._history(), rebuilt.notebook):
+        history = [str(source) for source in self._shell.history_manager.input_hist_raw]
+        for name in newer_in_kernel(entries, history, rebuilt.notebook):
             print(f"You have run a newer {name} than the saved one: save the notebook and ask again for that one.")
         template = instructor_cells(self._root, assignment)
         files = released_files(self._root, assignment)
@@ -101,9 +102,6 @@ class NotebookGrader:
                 "%grade does not know which file this notebook is; grade it in a terminal: make check FILE=…"
             )
         return path
-
-    def _history(self) -> list[str]:
-        return [str(source) for source in self._shell.history_manager.input_hist_raw]
 
 
 def chosen(entries: tuple[Exercise, ...], wanted: str) -> list[Exercise]:

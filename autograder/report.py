@@ -58,7 +58,6 @@ def write_report(root: Path, assignment: str, standing: list[Score], isolated: b
         waiting=[score for score in graded if score.to_grade_by_hand],
         distribution=_svg(_distribution(graded)),
         per_exercise=_svg(_per_exercise(exercises)),
-        best=graded[0].max_score if graded else 0,
         items=[item for item in items if item.kind != "cause"],
         changed=[item for item in items if item.has_changed and item.kind != "criterion"],
         few=FEW,

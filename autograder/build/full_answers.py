@@ -10,12 +10,10 @@ OPENING = "**A full answer says…** (the mark scheme, to judge your own answer 
 
 
 def add_full_answers(solution: NotebookNode, source: NotebookNode) -> None:
-    """Put the schemes of the instructor's notebook ``source`` below the answers; they replace an earlier build's."""
+    """Put the schemes of the instructor's notebook ``source`` below the answers."""
     schemes = _schemes(source)
     cells = []
     for cell in solution.cells:
-        if TAG in cell.metadata.get("tags", []):
-            continue
         cells.append(cell)
         grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
         if grade_id in schemes:

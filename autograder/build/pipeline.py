@@ -12,7 +12,6 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 
 import autograder
-from autograder.build.full_answers import add_full_answers
 from autograder.build.preprocessors import PRODUCTS, source_digest
 from autograder.build.text import to_notebook, to_text
 from autograder.course import course_config
@@ -50,7 +49,6 @@ def build(root: Path, text: Path) -> list[str]:
             )
         else:
             _generate(root, stage, GenerateSolution, assignment)
-        _show_full_answers(stage / "solutions" / assignment / f"{assignment}.ipynb", source / f"{assignment}.ipynb")
         changed = []
         for folder in ("source", "notebooks", "solutions"):
             changed += _publish(stage / folder / assignment, root / folder / assignment, root)
@@ -143,7 +141,7 @@ def import_week(root: Path, text: Path) -> bool:
         raise CourseError(f"{notebook.relative_to(root)} does not exist: nothing to import")
     edited = nbformat.read(notebook, as_version=4)
     current = text.read_text(encoding="utf-8")
-    if _same_content(edited, to_notebook(current)):
+    if to_text(edited) == to_text(to_notebook(current)):
         return False
     if text.stat().st_mtime > notebook.stat().st_mtime:
         raise CourseError(
@@ -154,10 +152,6 @@ def import_week(root: Path, text: Path) -> bool:
     to_notebook(imported)  # a notebook that breaks a rule is refused before anything is written
     text.write_text(imported, encoding="utf-8")
     return True
-
-
-def _same_content(a: nbformat.NotebookNode, b: nbformat.NotebookNode) -> bool:
-    return to_text(a) == to_text(b)
 
 
 def _generate(root: Path, stage: Path, converter_class: type, assignment: str) -> None:
@@ -190,12 +184,6 @@ def _recorded_digest(solution: Path) -> str | None:
         return None
     digest: str | None = nbformat.read(solution, as_version=4).metadata.get("course", {}).get("built_from")
     return digest
-
-
-def _show_full_answers(solution: Path, source: Path) -> None:
-    notebook = nbformat.read(solution, as_version=4)
-    add_full_answers(notebook, nbformat.read(source, as_version=4))
-    solution.write_text(_dump(notebook), encoding="utf-8")
 
 
 def _publish(staged: Path, target: Path, root: Path) -> list[str]:

@@ -65,7 +65,7 @@ def write_pages(root: Path, folder: Path) -> None:
 
 
 def _title_page(root: Path, weeks: dict[str, Week], address: PublicAddress, folder: Path) -> str:
-    clocks, _ = weeks["3"].moving_picture("clocks")
+    clocks, _ = weeks["3"].picture("clocks")
     pictures = Pictures(folder / "extra" / "pictures", "pictures")
     return _rendered(
         "index.md.j2",

@@ -60,7 +60,7 @@ def method_page(
     pictures: Pictures,
 ) -> str:
     week = weeks[method.week]
-    picture, caption = _picture(method, week)
+    picture, caption = week.picture(method.picture)
     blocks = [
         f"(method-{method.slug})=\n# {method.name}",
         method.gist,
@@ -103,10 +103,6 @@ def _formula(method: Method, week: Week, tag: str) -> str:
 def is_whole(paragraph: str) -> bool:
     """Whether a paragraph makes sense without the text before it: it neither begins nor breaks off mid-sentence."""
     return paragraph.rstrip('"').endswith((".", ":", "?")) and not paragraph[0].islower()
-
-
-def _picture(method: Method, week: Week) -> tuple[str, str]:
-    return week.figure(method.picture) if "." in method.picture else week.moving_picture(method.picture)
 
 
 def _row(row: tuple[str, ...]) -> list[str]:

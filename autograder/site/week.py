@@ -87,23 +87,15 @@ class Week:
                 return "" if paragraph.startswith(("$$", "#", "|")) else paragraph
         raise CourseError(f"week {self.number} has no equation ({tag})")
 
-    def moving_picture(self, kind: str) -> tuple[str, str]:
-        """The HTML of the picture that ``lab.moving_KIND`` made, and the caption below it."""
+    def picture(self, name: str) -> tuple[str, str]:
+        """The HTML of a picture, and the caption below it: that of "Figure NAME", or what ``lab.moving_NAME`` made."""
         for cell, below in zip(self.cells, self.cells[1:], strict=False):
             for result in self.results.get(cell.id, ()):
                 html: str = result.get("data", {}).get("text/html", "")
-                if html.startswith(f'<div data-lab="{kind}-'):
+                named = below.source.startswith(f"**Figure {name}.") or html.startswith(f'<div data-lab="{name}-')
+                if html and named:
                     return html, below.source.split("\n\n")[0]
-        raise CourseError(f"week {self.number} has no picture made by lab.moving_{kind}")
-
-    def figure(self, number: str) -> tuple[str, str]:
-        """The HTML of the picture above the caption "Figure NUMBER", and that caption."""
-        for cell, below in zip(self.cells, self.cells[1:], strict=False):
-            if below.source.startswith(f"**Figure {number}."):
-                for result in self.results.get(cell.id, ()):
-                    if html := result.get("data", {}).get("text/html", ""):
-                        return html, below.source.split("\n\n")[0]
-        raise CourseError(f"week {self.number} has no figure {number}")
+        raise CourseError(f"week {self.number} has no picture {name}")
 
     def _match(self, pattern: str) -> str:
         found = re.search(pattern, self.texts[0], flags=re.MULTILINE)
