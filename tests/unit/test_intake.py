@@ -1,6 +1,7 @@
 """Recognising the cells of a notebook that has lost its ids."""
 
 import json
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -35,6 +36,18 @@ def write(notebook: dict, assignment: str, tmp_path: Path) -> Path:
 def test_without_its_source_an_assignment_says_what_to_do(assignment: str, remedy: str, tmp_path: Path) -> None:
     with pytest.raises(CourseError, match=f"{assignment}.ipynb is missing: {remedy}"):
         instructor_cells(tmp_path, assignment)
+
+
+def test_an_assignment_may_have_a_capital_in_its_name(tmp_path: Path) -> None:
+    source, handed_in = tmp_path / "source" / "Homework1", tmp_path / "submitted" / "ada" / "Homework1"
+    for folder in (source, handed_in):
+        folder.mkdir(parents=True)
+    shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
+    shutil.copy(COURSE / "source" / "week3_rope" / "week3_rope.ipynb", source / "Homework1.ipynb")
+    for name in ("Homework1.ipynb", "Homework1-Copy1.ipynb"):
+        shutil.copy(COURSE / "solutions" / "week3_rope" / "week3_rope.ipynb", handed_in / name)
+    notes = intake.rebuild(handed_in, tmp_path, "Homework1").notes
+    assert notes == ["other files were submitted and not used: Homework1-Copy1.ipynb"]
 
 
 @pytest.mark.parametrize("new", [False, True])

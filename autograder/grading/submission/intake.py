@@ -97,7 +97,7 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     notebooks = [name for name in notebooks if not name.startswith(".")] or notebooks  # a Mac's ._X.ipynb is not one
     if expected not in notebooks and os.path.lexists(folder / expected):  # it may come after the first MAX_FILES
         notebooks.append(expected)
-    named = [name for name in notebooks if name.lower() == expected]
+    named = [name for name in notebooks if name.lower() == expected.lower()]
     chosen = expected if expected in named else named[0] if len(named) == 1 else ""
     chosen = chosen or (notebooks[0] if len(notebooks) == 1 else "")
     if len(notebooks) > 1:
