@@ -57,14 +57,14 @@ def run_lock(root: Path) -> Iterator[None]:
 def class_seed(root: Path, assignment: str) -> int:
     """Return the seed of an assignment's hidden inputs, derived from a secret that is made once per course root."""
     path = state_folder(root) / "seed"
-    try:
-        with open(path, "x", encoding="ascii") as file:
-            file.write(os.urandom(8).hex() + "\n")
-        path.chmod(file_mode(root))
-    except FileExistsError:
-        pass
-    secret = path.read_text(encoding="ascii")
-    return int.from_bytes(hashlib.sha256(f"{secret.strip()}/{assignment}".encode()).digest()[:4], "big")
+    secret = path.read_text(encoding="ascii").strip() if path.exists() else ""
+    if not secret:  # also if a full disk or a kill has left an empty file: anybody could compute its hidden inputs
+        secret = os.urandom(8).hex()
+        part = path.with_name(f"seed.{os.getpid()}")
+        part.write_text(f"{secret}\n", encoding="ascii")
+        part.chmod(file_mode(root))
+        part.replace(path)
+    return int.from_bytes(hashlib.sha256(f"{secret}/{assignment}".encode()).digest()[:4], "big")
 
 
 def is_complete(notebook: Path) -> bool:
