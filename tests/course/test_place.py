@@ -36,7 +36,7 @@ def make(root: Path, *arguments: str, **more: str) -> str:
 
 @pytest.mark.nightly
 def test_in_an_active_environment(tmp_path: Path) -> None:
-    root = make_place(tmp_path, "Ada's Google Drive")
+    root = make_place(tmp_path, "Ada's Google Drive [2026]")
     said = make(root, "autograde", "feedback", "WEEK=3", VIRTUAL_ENV=sys.prefix)
     assert 'ada: timestamp.txt holds no time that can be read ("yesterday, I think")' in said
     assert "wrote 1 feedback page" in said

@@ -1,7 +1,6 @@
 """Turn autograded notebooks into feedback pages, as a step of nbgrader: only pages that would change, on all cores."""
 
 import contextlib
-import glob
 import logging
 import multiprocessing
 import os
@@ -21,6 +20,7 @@ from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.autograde import has_no_effect
 from autograder.grading.plugins.page_origin import is_made_from, origins
 from autograder.grading.plugins.restore import restore
+from autograder.grading.submission.folders import folders
 from autograder.log import CapturedLog
 
 SHARE = 8  # pages that a process is given at a time: after Ctrl-C it finishes only these
@@ -51,7 +51,7 @@ class CourseFeedback(GenerateFeedback):
             raise NbGraderException(problem)
         with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run in progress restores them itself
             restore(course, assignment, self.config)
-        found = sorted(glob.glob(course.format_path(course.autograded_directory, course.student_id, assignment)))
+        found = map(str, folders(course, course.autograded_directory, course.student_id, assignment))
         notebooks = {folder: os.path.join(folder, f"{assignment}.ipynb") for folder in found}
         self.assignments = {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}
         if not self.assignments:

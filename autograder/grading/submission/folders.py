@@ -26,9 +26,8 @@ class Submissions:
 
 def find_submissions(course: CourseDirectory, assignment: str, student: str = "*") -> Submissions:
     """Find the submissions of ``student``, a name or a pattern, for an assignment, and those with a wrong name."""
-    pattern = course.format_path(course.submitted_directory, "*", assignment)
     found = Submissions()
-    for folder in sorted(map(Path, glob.glob(pattern, include_hidden=True))):
+    for folder in folders(course, course.submitted_directory, "*", assignment):
         name = folder.parent.name
         if name in NOT_STUDENTS or not (name == student or fnmatch.fnmatchcase(name, student)):
             continue
@@ -37,13 +36,20 @@ def find_submissions(course: CourseDirectory, assignment: str, student: str = "*
         else:
             found.folders[name] = folder
     known = {path.name for path in Path(course.format_path(course.source_directory, ".", "*")).parent.glob("*")}
-    for folder in sorted(map(Path, glob.glob(str(Path(pattern).parent)))):
+    for folder in folders(course, course.submitted_directory, "*", ""):
         name = folder.name
-        if name not in NOT_STUDENTS and (name == student or fnmatch.fnmatchcase(name, student)):
+        if name[0] != "." and name not in NOT_STUDENTS and (name == student or fnmatch.fnmatchcase(name, student)):
             nearly = [entry for entry in _entries(folder) if entry not in known and _is_nearly(entry, assignment)]
             remedy = f"the folder of the notebook has to be called {assignment}"
             found.misnamed |= {_shown(f"{name}/{entry}"): remedy for entry in nearly if entry != assignment}
     return found
+
+
+def folders(course: CourseDirectory, step: str, student: str, assignment: str) -> list[Path]:
+    """List a step's folders. The course's own path may hold what is a pattern elsewhere: "Course [2026]"."""
+    path, root = course.format_path(step, student, assignment), str(course.root)
+    pattern = glob.escape(root) + path.removeprefix(root) if path.startswith(root) else path
+    return sorted(map(Path, glob.glob(pattern, include_hidden=True)))
 
 
 def _entries(folder: Path) -> list[str]:
