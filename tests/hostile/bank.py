@@ -22,8 +22,6 @@ SCRIPT = "hostile_xss"  # part of scripts and HTML that must not run
 HAND, FREQ, ROT = "rotate_by_hand_tests", "rope_frequencies_tests", "apply_rotary_emb_tests"
 ATTENTION, HALF, TABLES = "RotaryMultiHeadAttention_tests", "rotate_half_tests", "rotary_tables_tests"
 
-RIGHT_HAND = """rotate_by_hand = {"q3_0": -0.98999, "q3_1": 0.14112, "k1_0": -0.84147, "k1_1": 0.54030,
-                  "score_3_1": 0.90930, "score_12_10": 0.90930}"""
 RIGHT_FREQ = """def rope_frequencies(head_dim, base=10000.0):
     if head_dim % 2:
         raise ValueError("odd")
@@ -157,6 +155,26 @@ def trouble_cell(kind: str, name: str, source: str) -> None:
     def make(submission: Submission) -> None:
         submission.good()
         submission.add(source, after="rope_frequencies_tests")
+
+    make.__name__ = name
+    entry(kind, GOOD)(make)
+
+
+ATTEMPT = """import os, sys
+def attempt(f):
+    try:
+        print(f())
+    except BaseException as error:
+        print(type(error).__name__)
+"""
+
+
+def with_root(kind: str, name: str, source: str) -> None:
+    """Like ``trouble_cell``, but the student even knows where the course root and the course are."""
+
+    def make(submission: Submission) -> None:
+        submission.good()
+        submission.add(ATTEMPT + f"root, course = {str(submission.root)!r}, {str(COURSE)!r}\n" + source, after="rope_frequencies_tests")
 
     make.__name__ = name
     entry(kind, GOOD)(make)

@@ -2,7 +2,7 @@
 
 CORE = {
     # No undeserved points from attacks on the checks, on returned values, on the wire or on the notebook file.
-    "all_right", "two_right", "forgot_the_base", "works_in_place", "syntax_error_in_one_answer", "odd_but_right",
+    "all_right", "two_right", "forgot_the_base", "syntax_error_in_one_answer", "odd_but_right",
     "import_reference", "search_the_disk", "search_the_stack", "patch_builtins", "patch_torch_compare", "replays_the_seed",
     "in_place_seen", "tensor_subclass", "equal_to_anything", "returns_nan", "returns_itself_nested", "only_the_visible_values",
     "redefined_after_the_fact", "attention_spoils_the_weights", "an_error_called_broken_check",
@@ -11,13 +11,13 @@ CORE = {
     "changed_points", "swapped_grade_ids", "invented_graded_cell", "edited_setup_cell", "skip_execution_tags",
     "stray_modules_beside_the_notebook",
     # Nothing of the instructor's can be read or changed.
-    "calls_for_namespaces", "calls_for_the_kernel", "calls_for_memory", "looks_around", "prints_the_environment", "prints_paths",
+    "looks_around", "prints_the_environment", "prints_paths",
     "lists_processes", "network", "reads_other_students", "reads_the_gradebook_and_the_canary", "prints_the_seed",
     "prints_the_hidden_inputs", "raises_the_hidden_inputs", "writes_the_gradebook", "writes_other_submissions",
     "mounts_and_chroots", "writes_to_its_descriptors",
     # Nobody else is affected, nothing is left behind.
     "endless_loop", "sleeping_rotation", "forgets_the_increment", "everything_waits", "segfault", "memory_touched", "fork_bomb",
-    "prints_a_flood", "fills_the_disk", "kills_everything", "closes_all_descriptors", "huge_return_values", "exits_for_one_base", "waits_for_input",
+    "prints_a_flood", "tmpfs_full", "kills_everything", "closes_all_descriptors", "huge_return_values", "exits_for_one_base", "waits_for_input",
     "daemon", "daemon_without_death_signal", "ptrace_and_kill_the_server", "pipes_full", "lowers_its_own_limits", "files_in_tmp",
     # No silent 0 for what honest people hand in by mistake.
     "empty_file", "truncated", "merge_conflict", "zip_instead", "latin_1", "utf_16", "byte_order_mark", "nbformat_3", "gzip_of_it",

@@ -1,28 +1,19 @@
 """Attempts to read private data and to plant scripts where a person will look. Answers are right; only leaks count."""
 
 from hostile.bank import (
-    COURSE,
+    ATTEMPT,
     FREQ,
     GOOD,
     RIGHT_FREQ,
-    RIGHT_ROT,
     ROT,
     ROT_BODY,
     ROT_HEAD,
     SCRIPT,
-    WRONG_FREQ,
     Submission,
     entry,
     trouble_cell,
+    with_root,
 )
-
-ATTEMPT = """import os, sys
-def attempt(f):
-    try:
-        print(f())
-    except BaseException as error:
-        print(type(error).__name__)
-"""
 
 trouble_cell("privacy", "prints_the_environment", ATTEMPT + """
 print(dict(os.environ)); attempt(lambda: open('/proc/self/environ').read()); attempt(lambda: open('/proc/1/environ').read())
@@ -50,19 +41,10 @@ for name in ('\\0autograder', '/run/docker.sock', '/tmp/.X11-unix/X0', '/run/dbu
     s = socket.socket(socket.AF_UNIX); attempt(lambda: s.connect(name))""")
 
 
-def with_root(name: str, source: str) -> None:
-    def make(submission: Submission) -> None:
-        submission.good()
-        submission.add(ATTEMPT + f"root, course = {str(submission.root)!r}, {str(COURSE)!r}\n" + source, after="rope_frequencies_tests")
-
-    make.__name__ = name
-    entry("privacy", GOOD)(make)
-
-
-with_root("reads_other_students", """
+with_root("privacy", "reads_other_students", """
 attempt(lambda: os.listdir(root + '/submitted'))
 attempt(lambda: open(root + '/submitted/two_right/week3_rope/week3_rope.ipynb').read())""")
-with_root("reads_the_gradebook_and_the_canary", """
+with_root("privacy", "reads_the_gradebook_and_the_canary", """
 for path in (root + '/gradebook.db', root + '/.autograder/seed', root + '/../canary.txt', course + '/autograder/checks/week3.py',
              course + '/source/week3_rope.py', course + '/.git/HEAD'):
     attempt(lambda: open(path, 'rb').read())""")
@@ -178,9 +160,6 @@ def script_in_metadata(s: Submission) -> None:
         "language_info": {"name": PAYLOADS[0], "codemirror_mode": PAYLOADS[0], "pygments_lexer": PAYLOADS[0]}}
     for cell in s.nb["cells"]:
         cell["metadata"]["tags"] = [f'" onclick="{SCRIPT}()', *PAYLOADS[:2]]
-
-
-assert WRONG_FREQ and RIGHT_ROT
 
 
 @entry("privacy", GOOD, by_hand=("relative_proof",))

@@ -48,10 +48,6 @@ def test_due(classes: dict[str, Graded], one: Other) -> None:
     assert given == due, {cell: (given.get(cell), due[cell]) for cell in due if given.get(cell) != due[cell]}
 
 
-def test_names_are_used_once() -> None:
-    assert len({one.name for one in OTHER_WEEKS}) == len(OTHER_WEEKS)
-
-
 @pytest.mark.parametrize("week", WEEKS)
 def test_nothing_is_left_and_nothing_comes_to_life(classes: dict[str, Graded], week: str) -> None:
     graded = classes[week]

@@ -1,5 +1,6 @@
 """Every folder that contains the assignment belongs to a student, or is named with the reason why not."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def test_people_are_called_so(tmp_path: Path, name: str) -> None:
         ("\u202eada", "right-to-left override"),
         (".ada", "begins with a dot"),
         ("ada\x7f", "U+007F"),
+        (os.fsdecode(b"\xff\xfe"), "U+DCFF"),
     ],
 )
 def test_what_nobody_can_be_called_is_named_with_its_reason(tmp_path: Path, name: str, said: str) -> None:

@@ -50,6 +50,7 @@ def test_a_cell_keeps_its_text_its_ids_and_nothing_else(path: Path) -> None:
         {"metadata": {"nbgrader": {"grade_id": 7}}},
         {"outputs": "x"},
         {"source": None},
+        {"source": ["x", None, 5]},
         {"cell_type": "markdown", "attachments": [1]},
         {"outputs": [None, {"data": []}, {"text": [1]}]},
     ],
