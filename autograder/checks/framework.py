@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -212,7 +213,7 @@ class Check:
         """Require the entries of a hand computation. All are compared, so that every slip is reported."""
         with self.every():
             for key in keys:
-                self._add(Entry(_look_at(key), f"entry {key!r}", tolerance, key=key))
+                self._add(Entry(itemgetter(key), f"entry {key!r}", tolerance, key=key))
 
     def require(self, gate: Gate, message: str, names: bool = False) -> None:
         """Require a condition, or the block misses. With ``names``, the message also names the misconception."""
@@ -314,12 +315,3 @@ def _nothing(subject: Any) -> None:
 
 def _invoking(invoke: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> Probe:
     return lambda subject: invoke(subject, *arguments)
-
-
-def _look_at(key: str) -> Probe:
-    """The probe that looks at one entry of a hand computation."""
-
-    def look(answers: Any) -> Any:
-        return answers[key]
-
-    return look

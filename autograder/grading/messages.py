@@ -81,13 +81,7 @@ class Task:
 
     def digest(self) -> str:
         """Return a hash of all fields but ``key``: equal digests mean equal results."""
-        content = {
-            "assignment": self.assignment,
-            "cells": [vars(cell) for cell in self.cells],
-            "files": self.files,
-            "seed": self.seed,
-            "python": self.python,
-        }
+        content = {name: value for name, value in self.to_json().items() if name != "key"}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

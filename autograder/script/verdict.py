@@ -38,13 +38,6 @@ class Verdict:
         del data["stopped"]  # known only while grading
         return data
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Verdict":
-        criteria = [Criterion(**criterion) for criterion in data["criteria"]]
-        return cls(
-            data["exercise"], data["number"], data["max_score"], criteria, list(data["named"]), data.get("note", "")
-        )
-
     def render(self) -> str:
         """The text a student reads in the feedback."""
         lines = [f"Exercise {self.number}, {self.exercise}: {self.score:g} of {self.max_score:g} points"]

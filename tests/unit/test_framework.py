@@ -712,11 +712,11 @@ def test_an_error_is_recognised_whatever_its_numbers(monkeypatch):
 # ---- verdicts and banks ---------------------------------------------------------------------------------------------
 
 
-def test_a_verdict_survives_json_and_reads_well():
+def test_a_verdict_reads_well():
     verdict = Verdict(
         "f", "3.2", 2, [Criterion("values", 1, 1), Criterion("base", 1, 0, "a\nb")], ["Because."], "On 3.1."
     )
-    assert Verdict.from_json(verdict.to_json()) == verdict and verdict.score == 1
+    assert verdict.score == 1
     assert verdict.render().splitlines() == [
         "Exercise 3.2, f: 1 of 2 points",
         "  On 3.1.",

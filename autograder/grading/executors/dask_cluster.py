@@ -11,6 +11,7 @@ import itertools
 import json
 import logging
 import queue
+import socket
 import sys
 import threading
 import time
@@ -219,7 +220,7 @@ def grade_one(task: str, options: str, needed: str) -> str:
         _fits(needed, how.isolate)  # checked here too: a worker may join after the run has begun
         answer = _grade(Task.from_json(json.loads(task)), how)
     except GradingFailed as error:
-        return json.dumps({"failed": f"worker on {_host()}: {error}"})
+        return json.dumps({"failed": f"worker on {socket.gethostname()}: {error}"})
     return json.dumps({"result" if isinstance(answer, Result) else "failure": vars(answer)})
 
 
@@ -278,9 +279,3 @@ class _WarmGraders:
 
 
 _warm_graders = _WarmGraders()  # of this worker
-
-
-def _host() -> str:
-    import socket
-
-    return socket.gethostname()

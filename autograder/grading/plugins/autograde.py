@@ -105,7 +105,8 @@ class CourseAutograde(Autograde):
                 register_assignment(root, self.coursedir, assignment)
                 for student in restore(self.coursedir, assignment, self.config):
                     self.log.warning("The gradebook lacked the scores of %s; they were saved again", student)
-                self._known = self._known_students(assignment)
+                with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+                    self._known = known_scores(gradebook, assignment)  # nobody else can count as done
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}
                 if not options.isolate:
                     self.log.warning(NO_ISOLATION)
@@ -197,11 +198,6 @@ class CourseAutograde(Autograde):
             return True
         new, old = self._stamps[student].moment, timestamp(done)
         return new is not None and old is not None and new > old
-
-    def _known_students(self, assignment: str) -> set[str]:
-        """Return the students who have a row in the gradebook: nobody else can count as done."""
-        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
-            return set(known_scores(gradebook, assignment))
 
     def _told(self, reason: str) -> NbGraderException:
         self.log.error(reason)

@@ -3,21 +3,12 @@ That takes a quarter of a second with forty fonts and seconds with a thousand.""
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True)
-class FontList:
-    """A list of fonts: its file name, which includes the version of the format, and its text."""
-
-    name: str
-    text: str
-
-
-def known_fonts() -> FontList | None:
-    """Return the newest list that matplotlib has made for this user, with only its own fonts and those in /usr;
-    ``None`` if there is no such list."""
+def known_fonts() -> tuple[str, str] | None:
+    """Return the newest list that matplotlib has made for this user, with only its own fonts and those in /usr: the
+    file's name, which includes the version of the format, and its text. ``None`` if there is no such list."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("MPLCONFIGDIR") or Path(cache) / "matplotlib")
     try:
@@ -27,7 +18,7 @@ def known_fonts() -> FontList | None:
             fonts[kind] = [font for font in fonts[kind] if _is_everybodys(font["fname"])]
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    return FontList(newest.name, json.dumps(fonts))
+    return newest.name, json.dumps(fonts)
 
 
 def _is_everybodys(path: str) -> bool:

@@ -66,15 +66,15 @@ class Sandbox:
 
     def wait_ready(self) -> None:
         """Block until the server has imported what it needs. Raises ``SandboxError`` if it does not get there."""
+        self.control.settimeout(START_SECONDS)
         try:
-            ready = self._control_message(START_SECONDS)
-        except SandboxError:
+            is_ready = self.control.recv(16) == b"ready"
+        except OSError:
+            is_ready = False
+        if not is_ready:
             log = self._read_log()
             self.close()
-            raise SandboxError(f"the sandbox did not start: {log or 'no message'}") from None
-        if not ready.get("ready"):
-            self.close()
-            raise SandboxError("the sandbox did not report that it is ready")
+            raise SandboxError(f"the sandbox did not start: {log or 'no message'}")
 
     def open(self, files: dict[str, str], seed: int) -> "Job":
         """Open a fresh fork for one submission; return after its handshake, before any student code."""
@@ -125,11 +125,6 @@ class Sandbox:
             file.write(json.dumps(files).encode())
             file.seek(0)
             self._control_request({"op": "import"}, theirs, file.fileno())
-
-    @property
-    def counts_memory_by(self) -> str:
-        """How a submission's memory is counted, for people to read."""
-        return self._groups.version.label if self._groups else "page tables in /proc"
 
     def close(self) -> None:
         """End the server and with it everything it started."""
@@ -184,17 +179,6 @@ class Sandbox:
         finally:
             answer_to.close()
 
-    def _control_message(self, seconds: float) -> dict[str, Any]:
-        self.control.settimeout(seconds)
-        try:
-            message = self.control.recv(2**16)
-        except OSError as error:
-            raise SandboxError(str(error)) from error
-        if not message:
-            raise SandboxError("the sandbox ended")
-        told: dict[str, Any] = json.loads(message)
-        return told
-
     def _job_limits(self) -> dict[str, Any]:
         limits = asdict(self.limits) | {"cpu_seconds": int(self.limits.total_cpu)}
         if self.device == "cuda":  # CUDA reserves address space without bound
@@ -236,9 +220,10 @@ class Sandbox:
         if fonts is None:
             return {}
         file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed when the server has started
-        file.write(fonts.text)
+        name, text = fonts
+        file.write(text)
         file.seek(0)
-        return {f"/tmp/mpl/{fonts.name}": file}
+        return {f"/tmp/mpl/{name}": file}
 
     def _command(self, control: int, files: dict[str, int]) -> list[str]:
         if not self.isolate:
