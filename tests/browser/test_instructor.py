@@ -3,17 +3,15 @@
 import base64
 import io
 import json
-import os
 import re
 import shutil
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
-from helpers import COURSE, PATIENCE, WEEK3, load_lab, run
+from helpers import COURSE, WEEK3, run
 from nbgrader.api import Gradebook
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -78,11 +76,9 @@ def formgrader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormgraderS
     submitted = root / "submitted"
     _make_hostile(submitted / HOSTILE / WEEK3 / f"{WEEK3}.ipynb")
     _paste_a_picture(submitted / PASTED / WEEK3 / f"{WEEK3}.ipynb")
-    _save_a_moving_picture(submitted / PASTED / WEEK3 / f"{WEEK3}.ipynb")
     run("nbgrader", "autograde", WEEK3, cwd=root)
     shutil.copytree(submitted / "ada", submitted / LATE)
-    (submitted / LATE / WEEK3 / "timestamp.txt").touch()  # an empty file; another student's is a pipe
-    os.mkfifo(submitted / "boole" / WEEK3 / "timestamp.txt")
+    (submitted / LATE / WEEK3 / "timestamp.txt").touch()
     with FormgraderServer(root, folder / "home", students) as server:
         yield server
 
@@ -198,26 +194,6 @@ def test_a_pasted_picture_is_shown(formgrader: FormgraderServer, page: Page, sho
     shoot(page, "instructor-6-pasted")
 
 
-@pytest.mark.nightly
-def test_a_moving_picture_stands_still(formgrader: FormgraderServer, page: Page, shoot: Shoot) -> None:
-    _open(page, formgrader, PASTED)
-    image = page.locator(".output_area img[alt^='4 clocks, one per pair']")
-    expect(image).to_have_count(1)
-    image.scroll_into_view_if_needed()
-    expect(image).to_have_js_property("complete", True)
-    assert image.evaluate("image => image.naturalWidth") > 500
-    expect(page.locator("#notebook").first).not_to_contain_text("ResizeObserver")  # the script is not shown either
-    assert page.get_by_role("slider").count() == 0
-    shoot(image, "instructor-11-still")
-
-
-def test_manage_submissions_lists_a_class_with_odd_time_stamps(formgrader: FormgraderServer) -> None:
-    with urllib.request.urlopen(f"{formgrader.url}/formgrader/api/submissions/{WEEK3}", timeout=PATIENCE) as reply:
-        rows = json.loads(reply.read())
-    assert {row["student"] for row in rows} == {*formgrader.students, LATE}
-    assert all(row["timestamp"] is None for row in rows)
-
-
 def test_an_ungradable_submission_says_why(formgrader: FormgraderServer, page: Page, shoot: Shoot) -> None:
     name = next(name for name, student in formgrader.students.items() if student.ungradable)
     _open(page, formgrader, name)
@@ -270,16 +246,6 @@ def _paste_a_picture(path: Path) -> None:
     Image.new("RGB", (4032, 3024), "white").save(photo, "JPEG")
     proof["source"] = "On paper:\n\n![proof.jpg](attachment:proof.jpg)"
     proof["attachments"] = {"proof.jpg": {"image/jpeg": base64.b64encode(photo.getvalue()).decode()}}
-    path.write_text(json.dumps(notebook), encoding="utf-8")
-
-
-def _save_a_moving_picture(path: Path) -> None:
-    """Save the first experiment's moving picture in its cell, as JupyterLab does."""
-    data, metadata = load_lab().moving_clocks()._repr_mimebundle_()
-    notebook = json.loads(path.read_text(encoding="utf-8"))
-    experiment = next(cell for cell in notebook["cells"] if "experiment" in cell["metadata"].get("tags", []))
-    result = {"output_type": "execute_result", "execution_count": 1, "data": data, "metadata": metadata}
-    experiment["outputs"] = [result]
     path.write_text(json.dumps(notebook), encoding="utf-8")
 
 

@@ -12,8 +12,6 @@ from helpers import COURSE, WEEK3, autograder, run
 
 from autograder.__main__ import main
 from autograder.classroom import make_course_root
-from autograder.errors import UngradableError
-from autograder.grading.submission.intake import rebuild
 
 
 @pytest.fixture
@@ -163,12 +161,3 @@ def test_a_very_deep_folder_in_a_submission_is_of_no_consequence(course: Path) -
         assert (course / "autograded" / "ada" / WEEK3 / f"{WEEK3}.ipynb").is_file()
     finally:
         subprocess.run(["rm", "-rf", str(course)], check=True)  # Python's own rmtree would recurse too far
-
-
-def test_the_notebook_of_another_week_is_known(course: Path) -> None:
-    make_course_root(COURSE, course, [WEEK3, "week2_sinusoidal"])
-    with pytest.raises(
-        UngradableError,
-        match="none of the exercises of week3_rope is in it .it looks like the notebook of week2_sinusoidal",
-    ):
-        rebuild(COURSE / "notebooks" / "week2_sinusoidal" / "week2_sinusoidal.ipynb", course, WEEK3)

@@ -19,7 +19,7 @@ from autograder.build.regions import RegionError, clear_hidden, clear_solution, 
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.course import course_config
 from autograder.errors import CourseError
-from autograder.manifest import MANIFEST, RELEASED_FILES, SHARED_FILES
+from autograder.manifest import RELEASED_FILES, SHARED_FILES
 
 
 @pytest.fixture
@@ -85,23 +85,6 @@ def test_nothing_of_the_solution_reaches_the_students(text: Path) -> None:
         assert secret not in sources
     for line in secret_lines(text):
         assert line not in sources, line
-
-
-@by_week
-def test_points_are_the_manifests(text: Path) -> None:
-    notebook = to_notebook(text.read_text(encoding="utf-8"))
-    graded = {
-        cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points
-        for cell in notebook.cells
-        if cell.metadata.get("nbgrader", {}).get("grade") and cell.metadata.nbgrader.points
-    }
-    assert graded == {entry.graded_cell: entry.points for entry in MANIFEST[text.stem]}
-    checks = {
-        cell.metadata.nbgrader.grade_id
-        for cell in notebook.cells
-        if cell.metadata.get("nbgrader", {}).get("points") == 0
-    }
-    assert checks == {f"{entry.grade_id}_check" for entry in MANIFEST[text.stem] if entry.kind != "text"}
 
 
 @by_week

@@ -1,11 +1,9 @@
 """A flagged answer on its way through grading."""
 
-import json
 from pathlib import Path
 
-import nbformat
 import pytest
-from helpers import COURSE, autograder, standing
+from helpers import COURSE, autograder, hand_in, standing
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.classroom import make_course_root
@@ -23,18 +21,9 @@ OWN = """def scaled_dot_product_attention(q, k, v, mask=None):
 def test_a_flagged_answer_keeps_its_points_and_waits_for_a_person(tmp_path: Path) -> None:
     root = tmp_path / "course"
     make_course_root(COURSE, root, [WEEK1])
-    released = nbformat.read(COURSE / "notebooks" / WEEK1 / f"{WEEK1}.ipynb", as_version=4)
-    for name, source in (
-        ("honest", OWN),
-        ("borrowed", OWN.replace("weights @ v", "F.scaled_dot_product_attention(q, k, v)")),
-    ):
-        notebook = nbformat.from_dict(json.loads(json.dumps(released)))
-        next(
-            cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == EXERCISE
-        ).source = source
-        path = root / "submitted" / name / WEEK1 / f"{WEEK1}.ipynb"
-        path.parent.mkdir(parents=True)
-        nbformat.write(notebook, path)
+    borrowed = OWN.replace("weights @ v", "F.scaled_dot_product_attention(q, k, v)")
+    for name, source in (("honest", OWN), ("borrowed", borrowed)):
+        hand_in(root, name, {EXERCISE: source}, WEEK1)
     autograder("--root", str(root), "autograde", "--week", "1")
     given = standing(root, WEEK1)
     assert given["borrowed"].score == given["honest"].score > 0

@@ -56,23 +56,6 @@ def test_a_mask_for_texts_up_to_a_limit_loses_points():
     assert verdict.score < verdict.max_score, verdict.render()
 
 
-def test_a_layer_that_sees_the_future_pays_a_point():
-    class Leaks(reference.RotaryMultiHeadAttention):
-        def forward(self, x, positions=None, is_causal=False):
-            return super().forward(x, positions)
-
-    assert graded("week3", "RotaryMultiHeadAttention", Leaks).score == 4
-
-
-def test_a_table_that_is_not_trained_pays_a_quarter():
-    class Frozen(reference.LearnedPositionalEmbedding):
-        def __init__(self, max_len, d_model):
-            super().__init__(max_len, d_model)
-            self.weight.requires_grad_(False)
-
-    assert graded("week2", "LearnedPositionalEmbedding", Frozen).score == 1.5
-
-
 def test_parameters_that_the_contract_does_not_name_pay_for_that_alone():
     class Learned(reference.ALiBiMultiHeadAttention):
         def __init__(self, d_model, n_heads):

@@ -1,7 +1,6 @@
 """`make similarity` on simulated classes: copies are found, and a class without copies has nothing above the line."""
 
 import functools
-import json
 import random
 import stat
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import nbformat
 import other_hands
 import pytest
-from helpers import COURSE, WEEK3, autograder
+from helpers import COURSE, WEEK3, autograder, hand_in
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from autograder.classroom import make_course_root
@@ -20,18 +19,6 @@ from autograder.similarity import run
 from autograder.similarity.answers import known_answers, text_exercises
 
 STUDENTS = 60
-
-
-def hand_in(root: Path, student: str, answers: dict[str, str]) -> Path:
-    """Submit the released notebook with these answers."""
-    notebook = json.loads((COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb").read_text(encoding="utf-8"))
-    for cell in notebook["cells"]:
-        if (answer := answers.get(cell["metadata"].get("nbgrader", {}).get("grade_id"))) is not None:
-            cell["source"] = answer
-    path = root / "submitted" / student / WEEK3 / f"{WEEK3}.ipynb"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(notebook), encoding="utf-8")
-    return path.parent
 
 
 @dataclass
@@ -58,7 +45,7 @@ def _compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     known, texts = known_answers(COURSE, WEEK3), sorted(text_exercises(COURSE, WEEK3))
     answers = other_hands.honest_class(known, texts, STUDENTS, seed=5)
     names = [f"student{number:02}" for number in range(STUDENTS)]
-    folders = {name: hand_in(root, name, one) for name, one in zip(names, answers, strict=True)}
+    folders = {name: hand_in(root, name, one).parent for name, one in zip(names, answers, strict=True)}
     honest = run.compare_class(root, WEEK3, Submissions(folders), [])
     page = honest.path.read_text(encoding="utf-8")
     chance, copies = random.Random(6), {}

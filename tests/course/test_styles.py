@@ -1,10 +1,7 @@
 """Honest code in many styles crosses the sandbox boundary and gets its due."""
 
-from pathlib import Path
-
-import nbformat
 import pytest
-from helpers import COURSE, WEEK3
+from helpers import COURSE, WEEK3, hand_in
 
 from autograder.classroom import make_course_root
 from autograder.grading.messages import Graded, Options
@@ -79,12 +76,7 @@ STYLES: dict[str, tuple[str, float]] = {
 def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Graded]:
     root = tmp_path_factory.mktemp("styles") / "course"
     make_course_root(COURSE, root, [WEEK3])
-    files: dict[str, Path] = {}
-    for number, (style, (source, _)) in enumerate(STYLES.items()):
-        notebook = nbformat.read(COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb", as_version=4)
-        next(cell for cell in notebook.cells if cell.id == "apply_rotary_emb").source = source
-        files[style] = root / f"{number}.ipynb"
-        nbformat.write(notebook, files[style])
+    files = {style: hand_in(root, style, {"apply_rotary_emb": source}) for style, (source, _) in STYLES.items()}
     came: dict[str, Graded] = {}
     grade_submissions(root, WEEK3, files, Options(device="cpu"), came.__setitem__)
     return came

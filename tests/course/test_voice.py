@@ -140,18 +140,3 @@ def test_a_week_is_read_in_an_evening() -> None:
         if week.startswith("week5_"):
             assert count <= MOST_IN_WEEK_5, words
     assert sum(words.values()) / len(words) <= MEAN_OF_WEEKS_1_TO_5, words
-
-
-def test_how_it_is_counted() -> None:
-    cell = (
-        "# A heading\n\nOne `f(x)` two $a+b$ three (Vaswani et al. 2017): see\n\n- four five. Six!\n- seven\n\n"
-        "| a | table |\n|---|---|\n\n$$ x $$\n\n```python\ncode = 1\n```\n"
-    )
-    assert [p.text.split() for p in paragraphs_of_cell(cell)] == [
-        ["A", "heading"],
-        ["One", "two", "three", "(Vaswani", "et", "al.", "2017):", "see"],
-        ["-", "four", "five.", "Six!"],
-        ["-", "seven"],
-    ]
-    assert [count_words(s) for p in paragraphs_of_cell(cell) for s in sentences(p.text)] == [2, 8, 2, 1, 1]
-    assert without_references(["text\n## References\n- a book"]) == ["text\n"]

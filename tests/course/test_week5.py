@@ -1,32 +1,23 @@
 """Tests of what only week 5 has: a model that lives in the sandbox, shipped results, released data files."""
 
-import importlib.util
 import json
 import re
 
-import nbformat
 import numpy as np
 import pytest
 import torch
-from helpers import COURSE
+from helpers import COURSE, hand_in, load
 
 from autograder.checks import probe_model as trusted
 from autograder.checks import week5
 from autograder.classroom import make_course_root
 from autograder.grading.marking.marking import grading
-from autograder.grading.messages import Graded, Options
+from autograder.grading.messages import Options
 from autograder.grading.pipeline import grade_submissions
 from autograder.manifest import RELEASED_FILES
 from autograder.misconceptions.bank import bank
 
 WEEK = "week5_extrapolation"
-
-
-def module(name, path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
 
 
 def test_the_locked_model_and_the_trusted_one_are_the_same_text():
@@ -56,7 +47,7 @@ def test_the_trusted_model_sees_what_a_call_leaves_behind():
 
 
 def test_the_table_is_made_from_the_shipped_results():
-    experiments = module("extrapolation", COURSE / "experiments" / "extrapolation.py")
+    experiments = load("experiments/extrapolation.py")
     results = json.loads((COURSE / "source" / "week5_results.json").read_text())
     assert (COURSE / "experiments" / "results.md").read_text(encoding="utf-8") == experiments.tables(results)
     table = (COURSE / "experiments" / "results.md").read_text(encoding="utf-8")
@@ -65,7 +56,7 @@ def test_the_table_is_made_from_the_shipped_results():
 
 
 def test_the_hybrid_looks_through_a_window_in_its_first_layer_only():
-    ready = module("ready_encodings", COURSE / "source" / "ready_encodings.py")
+    ready = load("source/ready_encodings.py")
     model = ready.SmallTransformer(7, ready.HYBRID, window=4, n_layers=1)
     torch.manual_seed(0)
     tokens = torch.randint(0, 7, (1, 12))
@@ -77,13 +68,13 @@ def test_the_hybrid_looks_through_a_window_in_its_first_layer_only():
 
 
 def test_training_meets_every_bucket_of_the_t5_bias():
-    ready = module("ready_encodings", COURSE / "source" / "ready_encodings.py")
+    ready = load("source/ready_encodings.py")
     met, asked = (ready.t5_buckets(n, max_distance=ready.T5_LAST).unique().tolist() for n in (64, 512))
     assert met == asked and max(asked) == 31
 
 
 def test_shipped_weights_are_plain_arrays_and_small():
-    ready = module("ready_encodings", COURSE / "source" / "ready_encodings.py")
+    ready = load("source/ready_encodings.py")
     for name, options in (
         ("week5_rope.npz", {"n_tokens": len(ready.ALPHABET), "encoding": "rope"}),
         ("week5_needle.npz", {"n_tokens": ready.NEEDLE_TOKENS, "encoding": "alibi"}),
@@ -95,53 +86,6 @@ def test_shipped_weights_are_plain_arrays_and_small():
         ready.SmallTransformer(**options).load_state_dict(weights)
 
 
-@pytest.mark.nightly
-def test_a_module_made_in_the_sandbox_is_graded_like_one_made_here(tmp_path):
-    """Flags, gradients and losses of `loss_by_length` cross the boundary and get the points of the banks."""
-    make_course_root(COURSE, tmp_path / "course", [WEEK])
-    entries = [s for s in bank(WEEK, "loss_by_length") if s.is_right or s.score or s.name == "loss_whole_window"]
-    files = {}
-    for entry in entries:
-        notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
-        next(cell for cell in notebook.cells if cell.id == "loss_by_length").source = entry.source
-        files[entry.name] = tmp_path / "course" / f"{entry.name}.ipynb"
-        nbformat.write(notebook, files[entry.name])
-    graded = {}
-    grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"), graded.__setitem__)
-    for entry in entries:
-        assert isinstance(graded[entry.name], Graded), graded[entry.name]
-        result = graded[entry.name].result
-        text = "".join(output["text"] for output in result.outputs["loss_by_length_tests"])
-        assert result.scores["loss_by_length_tests"] == entry.due(4), (entry.name, text)
-        # The visible check calls the answer once, and not with bad arguments.
-        unseen = entry.name in ("loss_flags_of_the_first_call", "loss_switched_off_when_it_refuses")
-        assert (entry.is_right or unseen) == ("loss_by_length_check" not in result.failed_checks), entry.name
-        assert entry.says in text or "must raise" in text, (entry.name, text)
-
-
-# ---- a mistake is paid for once -------------------------------------------------------------------------------------
-
-
-@pytest.mark.nightly
-def test_who_calls_a_wrong_5_3_is_graded_with_the_courses_own_in_its_place(tmp_path):
-    make_course_root(COURSE, tmp_path / "course", [WEEK])
-    notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
-    cells = {cell.id: cell for cell in notebook.cells}
-    cells["ntk_base"].source = next(s.source for s in bank(WEEK, "ntk_base") if s.name == "ntk_exponent_inverse")
-    cells["dynamic_ntk_base"].source = (
-        "def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):\n"
-        "    stretch = scale * max(seq_len / original_len, 1) - (scale - 1)\n"
-        "    return ntk_base(base, stretch, head_dim)\n"
-    )
-    path = tmp_path / "course" / "own.ipynb"
-    nbformat.write(notebook, path)
-    graded = {}
-    grade_submissions(tmp_path / "course", WEEK, {"own": path}, Options(device="cpu"), graded.__setitem__)
-    result = graded["own"].result
-    assert result.scores["ntk_base_tests"] == 0 and result.scores["dynamic_ntk_base_tests"] == 2
-    assert "in place of your 5.3" in "".join(output["text"] for output in result.outputs["dynamic_ntk_base_tests"])
-
-
 LIE = """
 def observe(model):
     return {"flags": remembered[-1], "recorded a graph": False, "has gradients": False, "gradient mode": True}
@@ -151,24 +95,13 @@ def probe_model(weights, flags):
     return make(weights, flags)"""
 
 
-def graded_with(tmp_path, **answers):
-    """Return the scores of a week 5 notebook with these answers, by cell."""
-    make_course_root(COURSE, tmp_path / "course", [WEEK])
-    notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
-    for name, source in answers.items():
-        next(cell for cell in notebook.cells if cell.id == name).source = source
-    path = tmp_path / "course" / "one.ipynb"
-    nbformat.write(notebook, path)
-    graded = {}
-    grade_submissions(tmp_path / "course", WEEK, {"one": path}, Options(device="cpu"), graded.__setitem__, again=True)
-    return graded["one"].result.scores
-
-
 @pytest.mark.nightly
 def test_helpers_that_a_student_redefines_are_given_again(tmp_path):
+    make_course_root(COURSE, tmp_path, [WEEK])
     naive = next(s for s in bank(WEEK, "loss_by_length") if s.name == "loss_switched_off")
-    scores = graded_with(tmp_path, loss_by_length=naive.source + LIE)
-    assert scores["loss_by_length_tests"] == naive.score
+    path, graded = hand_in(tmp_path, "one", {"loss_by_length": naive.source + LIE}, WEEK), {}
+    grade_submissions(tmp_path, WEEK, {"one": path}, Options(device="cpu"), graded.__setitem__, again=True)
+    assert graded["one"].result.scores["loss_by_length_tests"] == naive.score
 
 
 @pytest.mark.parametrize("device", ["cpu", "simulated"])

@@ -1,23 +1,17 @@
-"""Tests of what only week 7 has: answers that build on each other, a helper file with blocks, a shipped experiment."""
+"""Tests of what only week 7 has: traps, a helper file with blocks, a shipped experiment."""
 
-import importlib.util
 import json
 import math
 
-import nbformat
 import numpy as np
 import pytest
 import torch
-from course.test_paid_once import CALLING
-from helpers import COURSE
+from helpers import COURSE, load
 
 from autograder import reference
 from autograder.build.text import to_notebook
 from autograder.checks import week7
-from autograder.classroom import make_course_root
 from autograder.grading.marking.marking import grading
-from autograder.grading.messages import Graded, Options
-from autograder.grading.pipeline import grade_submissions
 from autograder.manifest import RELEASED_FILES
 from autograder.misconceptions.bank import bank
 
@@ -29,59 +23,6 @@ WEEK = "week7_capstone"
 def grade(grade_id, *subjects, seed=11):
     with grading(seed):
         return getattr(week7, grade_id)(*subjects)
-
-
-# ---- a mistake is paid for once -------------------------------------------------------------------------------------
-
-
-HONEST = {  # answers that call blank ones: the sources, the points due, and the blank exercise at which each stops
-    "attention_left_blank": (
-        {"CachedAttention": CALLING[WEEK]["CachedAttention"], "CrossAttention": CALLING[WEEK]["CrossAttention"]},
-        {"grouped_query_attention": 0, "CachedAttention": 6, "CrossAttention": 4, "HybridDecoderBlock": 0},
-        {"CachedAttention": "7.1", "CrossAttention": "7.1"},
-    ),
-    "crossing_left_blank": (
-        {"HybridDecoderBlock": CALLING[WEEK]["HybridDecoderBlock"]},
-        {"CrossAttention": 0, "HybridDecoderBlock": 4},
-        {"HybridDecoderBlock": "7.6"},
-    ),
-    "crossing_wrong": (
-        {
-            "CrossAttention": next(s.source for s in bank(WEEK, "CrossAttention") if s.name == "cross_causal"),
-            "HybridDecoderBlock": CALLING[WEEK]["HybridDecoderBlock"],
-        },
-        {"HybridDecoderBlock": 4},
-        {},
-    ),
-    "crossing_blank_and_the_block_wrong": (
-        {"HybridDecoderBlock": CALLING[WEEK]["HybridDecoderBlock"].replace("memory, memory_mask)\n", "memory)\n")},
-        {"CrossAttention": 0, "HybridDecoderBlock": 3.25},
-        {"HybridDecoderBlock": "7.6"},
-    ),
-}
-
-
-@pytest.mark.nightly
-@pytest.mark.isolation
-def test_who_calls_a_blank_or_wrong_answer_is_graded_with_the_courses_own_in_its_place(tmp_path):
-    make_course_root(COURSE, tmp_path / "course", [WEEK])
-    files = {}
-    for name, (answers, _, _) in HONEST.items():
-        notebook = nbformat.read(COURSE / "notebooks" / WEEK / f"{WEEK}.ipynb", as_version=4)
-        for grade_id, source in answers.items():
-            next(cell for cell in notebook.cells if cell.id == grade_id).source = source
-        files[name] = tmp_path / "course" / f"{name}.ipynb"
-        nbformat.write(notebook, files[name])
-    graded = {}
-    grade_submissions(tmp_path / "course", WEEK, files, Options(device="cpu"), graded.__setitem__)
-    for name, (_, due, stops) in HONEST.items():
-        assert isinstance(graded[name], Graded), graded[name]
-        result = graded[name].result
-        for grade_id, points in due.items():
-            text = "".join(output["text"] for output in result.outputs[f"{grade_id}_tests"])
-            assert result.scores[f"{grade_id}_tests"] == points, (name, text)
-            if grade_id in stops:
-                assert f"It stops in your {stops[grade_id]} (" in text, text
 
 
 # ---- traps ----------------------------------------------------------------------------------------------------------
@@ -118,16 +59,9 @@ def test_rows_of_padding_may_hold_anything():
 # ---- the helper file ------------------------------------------------------------------------------------------------
 
 
-def module(name):
-    spec = importlib.util.spec_from_file_location(name, COURSE / "source" / f"{name}.py")
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
 @pytest.fixture(scope="module")
 def ready():
-    return module("ready_blocks")
+    return load("source/ready_blocks.py")
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)

@@ -367,56 +367,8 @@ def test_two_blank_halves_are_no_answer(nb: Mangled, rebuilt: Callable) -> None:
 WORDS = "Rotations are orthogonal, so only the offset stays."
 
 
-def write_above(nb: Mangled) -> None:
-    nb.insert(WORDS, above=PROOF)
-
-
-def write_above_the_question(nb: Mangled) -> None:
-    nb.insert(WORDS, above=QUESTION)
-
-
-def write_below(nb: Mangled) -> None:
-    nb.insert(WORDS, below=PROOF)
-
-
-def write_below_the_hint(nb: Mangled) -> None:
-    nb.insert(WORDS, below=HINT)
-
-
-def write_as_code(nb: Mangled) -> None:
-    nb.insert(WORDS, above=PROOF, kind="code")
-
-
-def write_as_comment(nb: Mangled) -> None:
-    nb.insert(f"# {WORDS}", below=PROOF, kind="code")
-
-
-def write_as_string(nb: Mangled) -> None:
-    nb.insert(f'proof = """{WORDS}"""', below=PROOF, kind="code")
-
-
-def write_into_the_question(nb: Mangled) -> None:
-    nb.write_into(QUESTION, f"{nb.source(QUESTION)}\n\n{WORDS}")
-
-
-def write_into_a_line_of_the_question(nb: Mangled) -> None:
-    nb.write_into(QUESTION, nb.source(QUESTION).replace("lines are enough.", f"lines are enough. {WORDS}"))
-
-
-def write_over_the_question(nb: Mangled) -> None:
-    nb.write_into(QUESTION, WORDS)
-
-
-def write_over_the_hint(nb: Mangled) -> None:
-    nb.write_into(HINT, WORDS)
-
-
-def write_into_an_experiment(nb: Mangled) -> None:
-    nb.write_into(EXPERIMENT, f"{nb.source(EXPERIMENT)}\n# {WORDS}")
-
-
 def delete_its_cell_and_write_below(nb: Mangled) -> None:
-    write_below(nb)
+    nb.insert(WORDS, below=PROOF)
     del nb.cells[nb.at(PROOF)]
 
 
@@ -425,33 +377,39 @@ def merge_into_the_question(nb: Mangled) -> None:
     nb.merge(QUESTION, PROOF)
 
 
-WAYS = [
-    write_above,
-    write_above_the_question,
-    write_below,
-    write_below_the_hint,
-    write_as_code,
-    write_as_comment,
-    write_as_string,
-    write_into_the_question,
-    write_into_a_line_of_the_question,
-    write_over_the_question,
-    write_over_the_hint,
-    write_into_an_experiment,
-    delete_its_cell_and_write_below,
-    merge_into_the_question,
-]
+def change(name: str, new: Callable[[str], str]) -> Callable[[Mangled], None]:
+    return lambda nb: nb.write_into(name, new(nb.source(name)))
+
+
+WAYS: dict[str, Callable[[Mangled], object]] = {
+    "above": lambda nb: nb.insert(WORDS, above=PROOF),
+    "above the question": lambda nb: nb.insert(WORDS, above=QUESTION),
+    "below": lambda nb: nb.insert(WORDS, below=PROOF),
+    "below the hint": lambda nb: nb.insert(WORDS, below=HINT),
+    "as code": lambda nb: nb.insert(WORDS, above=PROOF, kind="code"),
+    "as a comment": lambda nb: nb.insert(f"# {WORDS}", below=PROOF, kind="code"),
+    "as a string": lambda nb: nb.insert(f'proof = """{WORDS}"""', below=PROOF, kind="code"),
+    "into the question": change(QUESTION, lambda text: f"{text}\n\n{WORDS}"),
+    "into a line of the question": change(
+        QUESTION, lambda text: text.replace("lines are enough.", f"lines are enough. {WORDS}")
+    ),
+    "over the question": lambda nb: nb.write_into(QUESTION, WORDS),
+    "over the hint": lambda nb: nb.write_into(HINT, WORDS),
+    "into an experiment": change(EXPERIMENT, lambda text: f"{text}\n# {WORDS}"),
+    "below, without its cell": delete_its_cell_and_write_below,
+    "merged into the question": merge_into_the_question,
+}
 
 
 @pytest.mark.parametrize("without_ids", [False, True])
-@pytest.mark.parametrize("write", WAYS)
+@pytest.mark.parametrize("where", WAYS)
 def test_words_beside_a_blank_text_answer_are_the_answer(
-    write: Callable, without_ids: bool, nb: Mangled, rebuilt: Callable
+    where: str, without_ids: bool, nb: Mangled, rebuilt: Callable
 ) -> None:
     nb.blank(PROOF)
-    write(nb)
+    WAYS[where](nb)
     if without_ids:
-        if write in (write_over_the_question, write_over_the_hint):
+        if where.startswith("over "):
             return  # the cell could be any
         nb.lose_ids()
     found = rebuilt(nb)
@@ -509,7 +467,7 @@ def test_what_is_no_text_of_the_students_at_the_end_asks_nobody(
 
 def test_what_stands_beside_an_answer_is_shown_there(nb: Mangled, rebuilt: Callable) -> None:
     nb.write_into(PROOF, "Part 1 and 2.")
-    write_into_the_question(nb)
+    WAYS["into the question"](nb)
     found = rebuilt(nb)
     assert found[PROOF].source == "Part 1 and 2." and found.own == [(QUESTION, WORDS)]
 

@@ -4,11 +4,9 @@ import json
 from dataclasses import replace
 
 import nbformat
-import pytest
 
 from autograder.course import Cell, Role
-from autograder.errors import CourseError
-from autograder.grading.messages import Task, TaskCell, wanted_device
+from autograder.grading.messages import Task, TaskCell
 
 TASK = Task(
     "ada",
@@ -44,9 +42,3 @@ def test_experiments_and_text_are_not_run_and_foreign_cells_are_the_students() -
         ("test", "test", ("y",)),
         ("own", "student", ()),
     ]
-
-
-def test_a_device_that_does_not_exist_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOGRADER_DEVICE", "tpu")
-    with pytest.raises(CourseError, match="auto, cpu, cuda or simulated"):
-        wanted_device()

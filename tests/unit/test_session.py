@@ -16,7 +16,6 @@ from helpers import COURSE, printed
 from autograder.checks.framework import StudentError, differentiating
 from autograder.grading.marking.stand_ins import as_function
 from autograder.grading.sandbox.limits import Budget, Limits
-from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.tensors import OVERWRITTEN, REFILLED
@@ -925,35 +924,6 @@ print(libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o
         )
         == "-1 -1 -1\n"
     )
-
-
-@pytest.mark.timing
-def test_a_call_that_hangs_or_dies_costs_only_itself(hurried: Session) -> None:
-    hurried.execute("a", "import os\ndef f(n):\n    if n == 1: os._exit(0)\n    while n == 2: pass\n    return n")
-    f = hurried.lookup(["f"])["f"]
-    assert isinstance(f, RemoteObject) and f(0) == 0
-    for n, kind in ((1, "ProcessEnded"), (2, "TimeoutError")):
-        with pytest.raises(StudentError) as caught:
-            f(n)
-        assert caught.value.type_names[0] == kind
-    assert f(3) == 3
-
-
-def test_an_answer_has_no_socket_but_its_own(session: Session) -> None:
-    """The server's control socket, with which all forks are asked for, is closed."""
-    session.execute(
-        "a",
-        "import os, stat\n"
-        "def sockets():\n"
-        "    found = []\n"
-        "    for number in range(256):\n"
-        "        try:\n"
-        "            found += [number] if stat.S_ISSOCK(os.fstat(number).st_mode) else []\n"
-        "        except OSError:\n"
-        "            pass\n"
-        "    return found",
-    )
-    assert len(session.lookup(["sockets"])["sockets"]()) == 1
 
 
 # Lines that work in Jupyter, with a screen, an installer or somebody who clicks; each is put above an answer.

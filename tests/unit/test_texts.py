@@ -147,14 +147,6 @@ def test_no_week_is_left_out() -> None:
     assert RESULTS.keys() == MANIFEST.keys()
 
 
-def test_an_open_result_is_found() -> None:
-    assert holds("it is 0.86 [0.81", "0.86") and holds("91 with two sides", "91") and not holds("0.864, 1,913", "0.86")
-    cells = to_notebook(
-        '# %% [markdown] tags=["prediction"]\n# Predict\n\n# %% [markdown]\n# <details>7</details>\n#\n# 8\n#\n# ## 9\n'
-    ).cells
-    assert FOLD.sub("", below(cells, 0)).strip() == "8"
-
-
 @pytest.mark.parametrize("assignment", RESULTS)
 class TestOrderOnThePage:
     def test_a_folded_cell_says_what_it_is(self, assignment: str) -> None:

@@ -6,6 +6,7 @@ inverse frequencies in float32, hence tolerances around 1e-5 at small positions.
 
 import pytest
 import torch
+from helpers import random
 from rotary_embedding_torch import RotaryEmbedding
 from transformers import LlamaConfig, MptConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -40,10 +41,6 @@ from autograder.reference import (
 
 POSITIONS = torch.arange(64)
 ROTARY = {"rtol": 0, "atol": 2e-5}
-
-
-def random(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 # --- ALiBi ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers import random
 from rotary_embedding_torch import RotaryEmbedding
 from torch import nn
 from transformers import DynamicCache, LlamaConfig
@@ -17,15 +18,10 @@ from autograder.reference import (
     causal_mask,
     grouped_query_attention,
     interleaved_to_half,
-    padded_causal,
     shift_cached_keys,
 )
 
 EXACT = {"rtol": 0, "atol": 1e-13}
-
-
-def random(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(8, 2), (12, 3), (4, 1), (4, 4)])
@@ -81,27 +77,6 @@ def test_llamas_layer_with_its_dynamic_cache(sizes):
         torch.testing.assert_close(out, expected, rtol=0, atol=1e-6)
         start += n
     assert theirs.layers[0].keys.shape == cache[0].shape
-
-
-def test_positions_of_generation_with_left_padding():
-    """generation/utils.py: cumsum of the attention mask minus one, with padding set to some other value."""
-    keep = torch.arange(7) >= torch.tensor([0, 2, 6])[:, None]
-    expected = (keep.long().cumsum(-1) - 1).masked_fill(~keep, 0)
-    for n_queries in (7, 3, 1):
-        positions, _ = padded_causal(keep, n_queries)
-        real = keep[:, 7 - n_queries :]
-        assert torch.equal(positions[real], expected[:, 7 - n_queries :][real])
-
-
-def test_llamas_layer_with_left_padding():
-    torch.manual_seed(0)
-    ours = CachedAttention(64, 8, 2).double()
-    peer, rotary = llama_layer(ours, 8, 2)
-    x, keep = random(2, 6, 64), torch.arange(6) >= torch.tensor([0, 3])[:, None]
-    positions, mask = padded_causal(keep, 6)
-    cos, sin = rotary(x, positions)
-    padded, _ = peer(x, position_embeddings=(cos.double(), sin.double()), attention_mask=mask)
-    torch.testing.assert_close(padded[1:, 3:], ours(x[1:, 3:])[0], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("offset", [7, 100])

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import random
 from torch import nn
 from transformers import DeepseekV3Config, GPTNeoXConfig, GptOssConfig, masking_utils
 from transformers.models.deepseek_v3 import modeling_deepseek_v3
@@ -20,14 +21,9 @@ from autograder.reference import (
     partial_rotary_emb,
     sliding_window_mask,
     softmax_with_sink,
-    streaming_cache,
 )
 
 EXACT = {"rtol": 0, "atol": 1e-13}
-
-
-def random(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 # ---- rotations ------------------------------------------------------------------------------------------------------
@@ -152,32 +148,6 @@ def test_the_eager_attention_of_gpt_oss(hidden):
     torch.testing.assert_close((weights @ v.repeat_interleave(2, dim=1)).transpose(1, 2), out, **EXACT)
 
 
-class StartRecentCache:
-    """StreamingLLM's `StartRecentKVCache` as its paper describes it (section 3.2): a cache that evicts as tokens come,
-    one at a time or several at once. This one only records which tokens are in it."""
-
-    def __init__(self, start_size, recent_size):
-        self.start_size, self.recent_size, self.tokens = start_size, recent_size, []
-
-    def __call__(self, new):
-        self.tokens = self.tokens + list(new)
-        if len(self.tokens) > self.start_size + self.recent_size:
-            recent = self.tokens[len(self.tokens) - self.recent_size :]
-            self.tokens = self.tokens[: self.start_size] + recent
-        return self.tokens
-
-
-@pytest.mark.parametrize(("n_sinks", "window"), [(4, 60), (4, 6), (1, 1), (0, 5), (7, 2)])
-@pytest.mark.parametrize("piece", [1, 3])
-def test_the_cache_of_streaming_llm(n_sinks, window, piece):
-    cache, n_tokens = StartRecentCache(n_sinks, window), 0
-    while n_tokens < 2 * (n_sinks + window):
-        held = cache(range(n_tokens, n_tokens + piece))
-        n_tokens += piece
-        kept, positions = streaming_cache(n_tokens, n_sinks, window)
-        assert kept.tolist() == held and positions.tolist() == list(range(len(held)))
-
-
 # ---- latent attention -----------------------------------------------------------------------------------------------
 
 
@@ -221,10 +191,3 @@ def test_the_attention_of_deepseek_v3(n_new):
         causal_mask(n_new, n),
     )
     torch.testing.assert_close(out.transpose(1, 2).flatten(2), expected[:, new], **EXACT)
-
-
-def test_deepseeks_scale_is_that_of_the_whole_key():
-    config = DeepseekV3Config()
-    layer_scale = modeling_deepseek_v3.yarn_apply_mscale(config.rope_parameters, 192**-0.5)
-    assert (config.qk_nope_head_dim, config.qk_rope_head_dim, config.kv_lora_rank) == (128, 64, 512)
-    assert layer_scale == 192**-0.5

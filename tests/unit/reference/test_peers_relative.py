@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from helpers import random
 from torch.nn.attention.flex_attention import flex_attention
 from transformers import DebertaV2Config, T5Config, Wav2Vec2BertConfig
 from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
@@ -17,18 +18,12 @@ from x_transformers.x_transformers import RelativePositionBias
 
 from autograder.reference import (
     deberta_scores,
-    rel_shift,
     relative_positions,
     shaw_attention,
     t5_attention,
     t5_bucket,
     transformer_xl_scores,
 )
-
-
-def random(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
-
 
 # --- T5 -------------------------------------------------------------------------------------------------------------
 
@@ -139,15 +134,6 @@ def test_scores_of_wav2vec2_bert():
     ours = transformer_xl_scores(q, k, projected[:, :n].flip(1), peer.pos_bias_u, peer.pos_bias_v)
     seen = relative_positions(n, n) <= 0
     torch.testing.assert_close(ours[..., seen], expected[..., seen], rtol=0, atol=5e-15)
-
-
-@pytest.mark.parametrize(("n_queries", "n_keys"), [(7, 7), (3, 9), (1, 4)])
-def test_shift_by_padding_and_reshaping(n_queries, n_keys):
-    """The trick of the authors' `_rel_shift`, here as `nn.functional.pad` and `view`."""
-    x = random(2, 3, n_queries, n_keys)
-    trick = torch.nn.functional.pad(x, (1, 0)).view(2, 3, n_keys + 1, n_queries)[:, :, 1:].reshape(x.shape)
-    seen = relative_positions(n_queries, n_keys) <= 0
-    assert torch.equal(rel_shift(x)[..., seen], trick[..., seen])
 
 
 # --- DeBERTa --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from helpers import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,10 +18,6 @@ from autograder.reference import (
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 deterministic = settings(derandomize=True, deadline=None, max_examples=25)
-
-
-def random(*shape, seed=0, dtype=torch.float64, device="cpu"):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
 
 
 def test_slopes_of_8_and_12_heads():
@@ -43,15 +40,6 @@ def test_slopes_in_the_official_order(n_heads):
     torch.testing.assert_close(slopes, torch.tensor(expected), rtol=6e-8, atol=0)
     if n_heads == power:
         assert slopes[-1] == 2.0**-8 and (slopes.diff() < 0).all()  # the first head is the most local
-
-
-def test_one_formula_for_every_head_count_is_wrong_for_57_of_64():
-    def single_formula(n):
-        start = 2 ** (-(2 ** -(math.log2(n) - 3)))
-        return torch.tensor([start ** (k + 1) for k in range(n)])
-
-    wrong = [n for n in range(1, 65) if not torch.allclose(single_formula(n), alibi_slopes(n), rtol=1e-6)]
-    assert len(wrong) == 57
 
 
 @deterministic
@@ -129,13 +117,6 @@ def test_per_key_bias_sizes():
     assert (per_key.softmax(-1) - relative.softmax(-1)).abs().max() > 0.7
     signed = scores - slope * (torch.arange(n)[:, None] - torch.arange(n))
     torch.testing.assert_close(signed.softmax(-1), per_key.softmax(-1), rtol=0, atol=5e-6)
-
-
-def test_per_key_bias_is_flat_in_bfloat16_far_out():
-    per_key = (2.0**-8 * torch.arange(4088, 4096)).bfloat16()
-    assert per_key.unique().numel() == 1
-    relative = alibi_bias(8, 4096 // 64, 4096)[-1, -1, -8:].bfloat16()
-    assert relative.unique().numel() == 8
 
 
 # --- attention ------------------------------------------------------------------------------------------------------

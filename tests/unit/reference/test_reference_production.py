@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from helpers import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,10 +27,6 @@ EXACT = {"rtol": 0, "atol": 1e-12}
 FEW = settings(max_examples=40, deadline=None)
 SIZES = st.integers(0, 4)
 SEGMENTS = st.lists(st.one_of(SIZES, st.tuples(SIZES, SIZES, SIZES)), max_size=5)
-
-
-def random(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 # ---- rotations ------------------------------------------------------------------------------------------------------

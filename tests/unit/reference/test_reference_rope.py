@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from helpers import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,10 +29,6 @@ even = st.integers(1, 16).map(lambda pairs: 2 * pairs)
 real = st.floats(-1e4, 1e4)
 seeds = st.integers(0, 10**6)
 layouts = pytest.mark.parametrize("rotate", [apply_rotary_emb, apply_rotary_emb_half])
-
-
-def random(*shape, seed=0, dtype=torch.float64, device="cpu"):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
 
 
 def frequencies64(head_dim, base=10000.0):
@@ -272,11 +269,6 @@ def test_what_low_precision_angles_cost(head_dim, bf16_error, buffer_error):
     assert error(half).max().item() == pytest.approx(2.0, abs=0.01)
     buffer = 4096 * (frequencies.bfloat16().double() - frequencies64(head_dim)).abs().max().item()
     assert buffer == pytest.approx(buffer_error, abs=0.05)
-
-
-def test_positions_that_low_precision_can_tell_apart():
-    assert torch.arange(4096).bfloat16().unique().numel() == 769
-    assert torch.tensor(2.0**24 + 1, dtype=torch.float64).float().item() == 2.0**24
 
 
 # --- attention and decoding -----------------------------------------------------------------------------------------

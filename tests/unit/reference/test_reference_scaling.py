@@ -115,10 +115,6 @@ def test_yarn_where_the_ramp_has_no_width():
     torch.testing.assert_close(ratio, torch.tensor([1.0, 4, 4, 4]))
 
 
-def test_yarn_at_head_dim_16_cannot_test_beta():
-    assert torch.equal(yarn_frequencies(16, 4, 64), yarn_frequencies(16, 4, 64, beta_fast=4.0, beta_slow=0.5))
-
-
 def test_yarn_temperature():
     assert yarn_temperature(4) == pytest.approx(1.138629, abs=5e-7)
     assert yarn_temperature(4) ** 2 == pytest.approx(1.296477, abs=5e-7)

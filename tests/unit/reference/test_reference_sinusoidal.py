@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autograder.reference import (
-    rope_frequencies,
     shift_matrix,
     similarity_counterexample,
     sinusoidal_positional_encoding,
@@ -46,12 +45,6 @@ def test_products_depend_on_the_offset_alone():
     assert (table[0] @ table[1]).item() == pytest.approx(1.540252, abs=5e-7)
     assert (table[5] @ table[6]).item() == pytest.approx(1.540252, abs=5e-7)
     assert (table[0] @ table[5]).item() == pytest.approx(1.282412, abs=5e-7)
-
-
-def test_longest_wavelength_is_below_two_pi_times_the_base():
-    longest = 2 * math.pi / rope_frequencies(64)[-1].item()
-    assert longest == pytest.approx(2 * math.pi * 10000 ** (62 / 64), rel=1e-6)
-    assert longest < 2 * math.pi * 10000
 
 
 @deterministic
