@@ -10,33 +10,11 @@ sys.path.insert(0, str(COURSE / "benchmarks"))
 sys.path.append(str(COURSE / "source"))
 
 import mutants as command
-from mutators import Mutant, mutants
+from mutators import Mutant
 
 from autograder.manifest import MANIFEST, entry
 
 pytestmark = pytest.mark.nightly
-
-ANSWER = """
-def mean_gap(x, base=2.0):
-    \"\"\"Doc.\"\"\"
-    if len(x) < 2:
-        raise ValueError("at least 2")
-    return (x[1:] - x[:-1]).abs().max() * base
-"""
-
-
-def test_every_change_is_in_one_place_and_told() -> None:
-    changes = [mutant.change for mutant in mutants(ANSWER)]
-    assert len(changes) == len(set(changes))
-    for change in (
-        "- if len(x) < 2: + if len(x) <= 2:",
-        "- def mean_gap(x, base=2.0): + def mean_gap(x, base=1.0):",
-        "- return (x[1:] - x[:-1]).abs().max() * base + return (x[1:] - x[:-1]).max() * base",
-        "- return (x[1:] - x[:-1]).abs().max() * base + return (x[1:] - x[:-1]).abs().max() * int(base)",
-        "- return (x[1:] - x[:-1]).abs().max() * base + return (x[1:] - x[:-1 + 1]).abs().max() * base",
-    ):
-        assert change in changes
-    assert not any("Doc" in change or "at least" in change for change in changes)
 
 
 @pytest.fixture
