@@ -23,7 +23,6 @@ from torch.utils import backend_registration
 NAME = "simulated"
 DEVICE = f"{NAME}:0"
 CPU = torch.device("cpu")
-TF32_BITS = 13  # how many of float32's 23 bits of mantissa TensorFloat-32 lacks
 aten: Any = torch.ops.aten
 DATA: Any = torch._C._TensorBase.data
 
@@ -160,11 +159,10 @@ class SimulatedGenerator(torch._C.Generator, metaclass=_AnyGenerator):
 
 
 class DeviceModule:
-    """``torch.simulated``: the functions that PyTorch calls for a device, and the rounding of matrix products."""
+    """``torch.simulated``: the functions that PyTorch calls for a device."""
 
     def __init__(self) -> None:
         self.generator = torch._C.Generator()
-        self.has_tf32 = False
 
     def is_available(self) -> bool:
         return False  # code that looks for a GPU must not find this device; it is used only by name
@@ -204,15 +202,6 @@ class DeviceModule:
             self.generator.set_state(torch.get_rng_state())
             torch.set_rng_state(before)
 
-    @contextlib.contextmanager
-    def tf32(self) -> Iterator[None]:
-        """Round the factors of float32 products to TensorFloat-32's ten bits of mantissa in the block."""
-        self.has_tf32 = True
-        try:
-            yield
-        finally:
-            self.has_tf32 = False
-
 
 class _Kind(NamedTuple):
     """The properties of an operation that decide how it is done here."""
@@ -249,7 +238,7 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if device is not None:
         kwargs["device"] = CPU
     if kind.first_factor is not None:
-        near = _factors(kind, near)
+        _require_real(kind, near[kind.first_factor].dtype)
     if generator is not None and generator._cdata not in SimulatedGenerator.ours:
         raise RuntimeError(f"Expected a '{NAME}' device type for generator but found 'cpu'")
     if kind.is_random and generator is None:
@@ -322,23 +311,11 @@ def _refuse_mixed_indexing(indexed: torch.Tensor, indices: Any, value: Any = Non
         raise RuntimeError(MIXED)
 
 
-def _factors(kind: _Kind, args: list[Any]) -> list[Any]:
-    """Return the arguments of a product of matrices, with its factors rounded to TF32 if that is switched on."""
-    first = kind.first_factor or 0
-    factors = args[first : first + 2]
-    dtype = factors[0].dtype
+def _require_real(kind: _Kind, dtype: torch.dtype) -> None:
+    """Refuse a product of matrices of whole numbers, as CUDA does."""
     if not dtype.is_floating_point and not dtype.is_complex:
         dtype_name = str(dtype).removeprefix("torch.")
         raise RuntimeError(f'"{kind.packet.__name__}_{NAME}" not implemented for {dtype_name!r}')
-    if device_module.has_tf32 and dtype == torch.float32:
-        factors = [_as_tf32(factor) for factor in factors]
-    return [*args[:first], *factors, *args[first + 2 :]]
-
-
-def _as_tf32(x: torch.Tensor) -> torch.Tensor:
-    """Round to the nearest number with ten bits of mantissa, halves away from zero."""
-    bits = x.contiguous().view(torch.int32)
-    return torch.where(x.isfinite(), ((bits + (1 << (TF32_BITS - 1))) >> TF32_BITS << TF32_BITS).view(torch.float32), x)
 
 
 def _follow(tensor: SimulatedTensor) -> None:
