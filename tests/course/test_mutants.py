@@ -46,10 +46,3 @@ def test_a_survivor_and_an_entry_without_one_are_reported(monkeypatch: pytest.Mo
     assert found.stale == ["- a + b"]
     monkeypatch.setattr(command, "mutants", lambda source: [Mutant(source, "- x + y")])
     assert command.examine(week, one, source, names).unlisted == ["- x + y"]
-
-
-def test_the_list_names_exercises_and_reasons() -> None:
-    known = {one.grade_id for entries in MANIFEST.values() for one in entries}
-    for grade_id, groups in command._equivalents().items():
-        assert grade_id in known
-        assert all(group["reason"].endswith(".") and group["changes"] for group in groups)

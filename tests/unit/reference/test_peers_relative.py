@@ -8,7 +8,6 @@ import math
 import pytest
 import torch
 from helpers import random
-from torch.nn.attention.flex_attention import flex_attention
 from transformers import DebertaV2Config, T5Config, Wav2Vec2BertConfig
 from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 from transformers.models.t5.modeling_t5 import T5Attention
@@ -90,20 +89,6 @@ def test_key_term_of_wav2vec2_bert(clip):
     _, bias = wav2vec2._apply_relative_key_position_encoding(peer, q, k)
     expected = (q @ k.mT * peer.scaling + bias).softmax(-1)
     torch.testing.assert_close(shaw_scores(q, k, peer.distance_embedding.weight), expected, rtol=0, atol=1e-14)
-
-
-def test_key_term_by_flex_attention():
-    clip = 4
-    q, k, v = (random(2, 3, 12, 16, seed=seed, dtype=torch.float32) for seed in (1, 2, 3))
-    rel_k = random(2 * clip + 1, 16, dtype=torch.float32)
-    by_row = q @ rel_k.T / 4
-
-    def score_mod(score, b, h, i, j):
-        return score + by_row[b, h, i, clip + (j - i).clamp(-clip, clip)]
-
-    expected = flex_attention(q, k, v, score_mod=score_mod)
-    out, _ = shaw_attention(q, k, v, rel_k, torch.zeros(2 * clip + 1, 16))
-    torch.testing.assert_close(out, expected, rtol=0, atol=1e-6)
 
 
 # --- Transformer-XL -------------------------------------------------------------------------------------------------
