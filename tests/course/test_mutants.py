@@ -12,7 +12,7 @@ sys.path.append(str(COURSE / "source"))
 import mutants as command
 from mutators import Mutant
 
-from autograder.manifest import MANIFEST, entry
+from autograder.manifest import entry
 
 pytestmark = pytest.mark.nightly
 
