@@ -31,7 +31,7 @@ HOW = {
 }
 # Each answer fails in two ways, in turn, so that several weeks meet each way; other combinations run the same code.
 ALL_CALLED = [name for names in CALLED.values() for name in names]
-WAYS = {name: {list(HOW)[at % 7], list(HOW)[(at + 3) % 7]} for at, name in enumerate(ALL_CALLED)}
+WAYS = {name: {list(HOW)[at % len(HOW)], list(HOW)[(at + 3) % len(HOW)]} for at, name in enumerate(ALL_CALLED)}
 
 
 @pytest.fixture(scope="module")
