@@ -30,7 +30,7 @@ def test_every_outcome_comes_and_is_told() -> None:
             told.append(student)
 
     found = grade_in_background(outcomes, grade, Listener())
-    assert {student: found[student].result() for student in outcomes} == outcomes and told == list(outcomes)
+    assert {student: found.take(student) for student in outcomes} == outcomes and told == list(outcomes)
 
 
 def test_the_first_can_be_had_while_the_second_is_being_graded() -> None:
@@ -42,9 +42,9 @@ def test_the_first_can_be_had_while_the_second_is_being_graded() -> None:
         on_outcome("boole", graded("boole"))
 
     outcomes = grade_in_background(["ada", "boole"], grade, Watcher())
-    assert isinstance(outcomes["ada"].result(), Graded) and not outcomes["boole"].done()
+    assert isinstance(outcomes.take("ada"), Graded)
     go_on.set()
-    assert isinstance(outcomes["boole"].result(), Graded)
+    assert isinstance(outcomes.take("boole"), Graded)
 
 
 def test_a_run_that_cannot_begin_says_so_at_once() -> None:
@@ -62,9 +62,9 @@ def test_what_ends_the_grading_is_raised_for_those_who_wait() -> None:
         raise OSError("disk full")
 
     outcomes = grade_in_background(["ada", "boole"], grade, Watcher())
-    assert isinstance(outcomes["ada"].result(), Graded)
+    assert isinstance(outcomes.take("ada"), Graded)
     with pytest.raises(OSError, match="disk full"):
-        outcomes["boole"].result()
+        outcomes.take("boole")
 
 
 def test_whom_the_grading_forgot_does_not_wait_for_ever() -> None:

@@ -153,8 +153,7 @@ class CourseAutograde(Autograde):
         too, because nbgrader's loop goes on with the next student."""
         student = self._notebooks[notebook_filename]
         try:
-            outcome = self._outcomes[student].result()
-            del self._outcomes[student]  # a large class's outcomes need not all stay in memory
+            outcome = self._outcomes.take(student)
             if isinstance(outcome, Failed):
                 rows = self._gradebook.rows(student, self._stamps[student].moment)
                 mark_not_graded(rows.notebook, outcome.reason)

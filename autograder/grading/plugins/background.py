@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, as_completed
+from queue import SimpleQueue
 
 from autograder.errors import GradingFailed
 from autograder.grading.messages import OnOutcome, Outcome, Ungradable
@@ -18,17 +18,59 @@ class Watcher:
         """Called when one more student is done."""
 
 
-Outcomes = dict[str, Future[Outcome]]  # by student
+class Outcomes:
+    """What became of each submission, for the one thread that saves it. That thread waits in ``SimpleQueue.get``, which
+    Ctrl-C ends at any moment; a future or an event may lose it, or make a RuntimeError of it and nbgrader's loop goes on.
+    """
+
+    def __init__(self, students: Iterable[str]) -> None:
+        self._due = set(students)
+        self._number = len(self._due)
+        self._arrived: SimpleQueue[tuple[str, Outcome | BaseException]] = SimpleQueue()
+        self._kept: dict[str, Outcome | BaseException] = {}
+
+    def put(self, student: str, outcome: Outcome) -> None:
+        self._due.remove(student)
+        self._arrived.put((student, outcome))
+
+    def end(self, failure: BaseException) -> None:
+        """Let ``failure`` be what became of all others."""
+        for student in self._due:
+            self._arrived.put((student, failure))
+
+    def wait_for_one(self) -> None:
+        """Wait until the first submission is graded. Raises what prevented that, if something did."""
+        for _ in range(self._number):
+            found = self._receive()
+            if not isinstance(found, Ungradable | BaseException):  # an ungradable one needs no sandbox
+                return
+        for found in self._kept.values():
+            if isinstance(found, BaseException):
+                raise found
+
+    def take(self, student: str) -> Outcome:
+        """Wait for what became of this submission and return it, once. Raises what ended the grading before it."""
+        while student not in self._kept:
+            self._receive()
+        found = self._kept.pop(student)  # a large class's outcomes need not all stay in memory
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def _receive(self) -> Outcome | BaseException:
+        student, found = self._arrived.get()
+        self._kept[student] = found
+        return found
 
 
 def grade_in_background(students: Iterable[str], grade: Callable[[OnOutcome], None], watcher: Watcher) -> Outcomes:
     """Call ``grade`` in a thread that ends with the process. Returns when the first submission is graded; raises what
     prevented that."""
-    outcomes: Outcomes = {student: Future() for student in students}
+    outcomes = Outcomes(students)
 
     def keep(student: str, outcome: Outcome) -> None:
         watcher.on_outcome(student, outcome)
-        outcomes[student].set_result(outcome)
+        outcomes.put(student, outcome)
 
     def run() -> None:
         failure: BaseException = GradingFailed("nothing became of this submission; run it again")
@@ -36,15 +78,8 @@ def grade_in_background(students: Iterable[str], grade: Callable[[OnOutcome], No
             grade(keep)
         except BaseException as error:  # raised again where an outcome is awaited
             failure = error
-        for future in list(outcomes.values()):
-            if not future.done():
-                future.set_exception(failure)
+        outcomes.end(failure)
 
     threading.Thread(target=run, name="grading", daemon=True).start()
-    futures = list(outcomes.values())
-    for future in as_completed(futures):
-        if future.exception() is None and not isinstance(future.result(), Ungradable):  # ungradable needs no sandbox
-            return outcomes
-    for future in futures:
-        future.result()
+    outcomes.wait_for_one()
     return outcomes
