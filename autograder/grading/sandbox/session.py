@@ -380,7 +380,7 @@ class Session:
 
     def _refer(self, value: Any) -> dict[str, Any] | None:
         if isinstance(value, RemoteObject):
-            return {"r": {"id": self._target(value), "type": "object", "callable": True}}
+            return {"r": {"id": self._target(value), "type": "object"}}
         if callable(value):
             self._callbacks.append(value)
             return {"c": len(self._callbacks) - 1}

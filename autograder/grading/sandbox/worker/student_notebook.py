@@ -205,7 +205,7 @@ class Notebook:
         if number is None:
             number = next(self.counter)
             self.ids[id(value)], self.objects[number] = number, value
-        return {"r": {"id": number, "type": type(value).__name__[:80], "callable": True}}
+        return {"r": {"id": number, "type": type(value).__name__[:80]}}
 
     def decoder(self, payload: bytes) -> Decoder:
         return Decoder(payload, self.resolve, self.callback, self.device, self.lent)

@@ -66,7 +66,6 @@ class Reference:
 
     id: int
     type_name: str
-    is_callable: bool
 
 
 @dataclass
@@ -78,7 +77,6 @@ class Encoder:
     lend: Callable[[torch.Tensor], int | None] = lambda tensor: None
     payload: bytearray = field(default_factory=bytearray)
     nodes: int = 0
-    refers: bool = False  # whether any value encoded so far stays on this side
 
     def encode(self, value: Any, depth: int = 0) -> Any:
         self.nodes += 1
@@ -105,7 +103,6 @@ class Encoder:
         if isinstance(value, np.generic):
             return self.encode(value.item(), depth)
         reference = self.refer(value)
-        self.refers = self.refers or reference is not None
         return reference if reference is not None else {"x": type(value).__name__[:80]}
 
     def _tensor(self, tensor: torch.Tensor) -> dict[str, Any]:
@@ -211,10 +208,10 @@ class Decoder:
         return key, value
 
     def _reference(self, body: dict[str, Any]) -> Reference:
-        number, name, is_callable = body.get("id"), body.get("type"), body.get("callable")
-        if type(number) is not int or not isinstance(name, str) or not isinstance(is_callable, bool):
+        number, name = body.get("id"), body.get("type")
+        if type(number) is not int or not isinstance(name, str):
             raise WireError("malformed reference")
-        return Reference(number, _printable(name[:80]), is_callable)
+        return Reference(number, _printable(name[:80]))
 
     def _tensor(self, body: dict[str, Any]) -> torch.Tensor:
         shape: Any = body.get("shape")
