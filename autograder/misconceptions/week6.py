@@ -583,6 +583,12 @@ edited(
      "    dtype = q.dtype\n    q, k, v, rel_k, rel_v = (t.float() for t in (q, k, v, rel_k, rel_v))\n    n_queries, n_keys, d = q"),
     ("return out, weights", "return out.to(dtype), weights.to(dtype)"),
 )
+edited(shaw_plain, "shaw_tables_detached", 3.875, "rel_k and rel_v are cut off from the autograd graph, so they cannot learn.",
+       ("rel_k[row]", "rel_k.data[row]"), ("rel_v[row]", "rel_v.data[row]"))
+edited(shaw_plain, "shaw_with_view", 3.875,
+       "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
+       ("content = q @ k.transpose(-2, -1)",
+        "content = (q.view(-1, n_queries, d) @ k.view(-1, n_keys, d).mT).view(*q.shape[:2], n_queries, n_keys)"))
 edited(
     shaw_plain,
     "shaw_detached",
@@ -1148,6 +1154,8 @@ edited(
 )
 edited(t5_plain, "t5_one_head", 0, SAYS["one head"], (".permute(2, 0, 1)", ".permute(2, 0, 1)[:1]"))
 edited(t5_plain, "t5_over_queries", 0, SAYS["over queries"], ("softmax(dim=-1)", "softmax(dim=-2).nan_to_num()"))
+edited(t5_plain, "t5_table_detached", 2.75, "The table is cut off from the autograd graph, so it cannot learn.",
+       ("table[bucket]", "table.data[bucket]"))
 edited(
     t5_plain,
     "t5_detached",

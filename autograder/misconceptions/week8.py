@@ -248,6 +248,7 @@ for _name, _score, _says, *_changes in (
     ("partial_absolute", 2.125, "absolute", (ANGLES, "angles = positions.abs().float()[..., None] * freqs")),
     ("partial_no_error", 2.625, "no error", (REFUSES, "")),
     ("partial_too_large", 2.625, "too large", (" or rotary_dim > x.shape[-1]", "")),
+    ("partial_zero_allowed", 2.625, "no error", ("rotary_dim < 2", "rotary_dim < 0")),
     ("partial_no_whole_head", 2.625, "no whole head", ("rotary_dim > x.shape[-1]", "rotary_dim >= x.shape[-1]")),
     ("partial_even_head", 2.625, "even head", ("if rotary_dim % 2 or", "if rotary_dim % 2 or x.shape[-1] % 2 or")),
     ("partial_float32", 2.75, "float32", (JOINED, "return torch.cat((turned, rest), dim=-1).float()")),

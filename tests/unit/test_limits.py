@@ -10,6 +10,7 @@ from autograder.errors import LimitExceeded
 from autograder.grading.sandbox.limits import (
     MAX_CALLBACK_BYTES,
     MAX_CALLBACKS,
+    RECENT,
     Budget,
     Grace,
     Limits,
@@ -78,6 +79,13 @@ def test_waiting_is_taken_off_what_a_submission_may_wait() -> None:
     watching = UsageMonitor(Napping(), 1.0, 2.0, Limits(), budget, Grace.of_function(Limits()))
     watching.look()
     assert 0 < watching.idle == pytest.approx(Limits().total_idle - budget.idle) and budget.cpu == Limits().total_cpu
+
+
+def test_a_look_that_comes_late_charges_no_more_than_two_intervals() -> None:
+    watching = UsageMonitor(Napping(), 1.0, 2.0, Limits(), Budget.of(Limits()), Grace.of_function(Limits()))
+    watching.last -= 60
+    watching.look()
+    assert watching.idle == 2 * RECENT
 
 
 @pytest.mark.timing
