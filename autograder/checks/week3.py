@@ -255,6 +255,8 @@ def rotation_dtype(check: Check, name: str) -> None:
     for dtype in (torch.bfloat16, torch.float64):
         x = check.randn(2, 2, 5, 8, dtype=dtype)
         check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
+    x = check.randn(2, 2, 5, 8)
+    check.has_dtype(calling(x, positions.double()), torch.float32, f"{name}({on(x, '0..4 in float64')})")
     x = check.randn(2, 3, 5, 8, dtype=torch.bfloat16)
     rows, call = positions.expand(2, 5), f"{name}({on(x, 'of shape (2, 5)')})"
     with check.answers(calling(x, rows), call):

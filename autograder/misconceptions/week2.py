@@ -384,6 +384,7 @@ edited(shift_plain, "shift_odd_accepted", 3.5, DIAGNOSES["odd"], ('''    if d_mo
 ''', ""))
 edited(shift_plain, "shift_zero_first", 3.5, DIAGNOSES["odd"],
        ("    if d_model % 2:", "    if offset == 0:\n        return torch.eye(d_model)\n    if d_model % 2:"))
+edited(shift_plain, "shift_left_unchecked", 3.5, DIAGNOSES["odd"], ("if d_model % 2:", "if offset >= 0 and d_model % 2:"))
 edited(shift_plain, "shift_float64_out", 3.75, DIAGNOSES["float64 out"],
        ("torch.zeros(d_model, d_model)", "torch.zeros(d_model, d_model, dtype=torch.float64)"))
 

@@ -386,6 +386,11 @@ edited(rope_plain, "rope_one_row_only", 4.75, DIAGNOSES["one row"], (ROW_PER_SEQ
 edited(rope_plain, "rope_whole_positions", 4.75, DIAGNOSES["whole"], ("angle = positions", "angle = positions.long()"))
 edited(rope_plain, "rope_absolute_positions", 4.75, DIAGNOSES["absolute"], ("angle = positions", "angle = positions.abs()"))
 edited(rope_plain, "rope_own_base", 5.25, DIAGNOSES["base"], ("theta = base", "theta = 10000.0"))
+edited(rope_plain, "rope_cast_in_half_only", 5.5,
+       "apply_rotary_emb(x (2, 2, 5, 8), positions 0..4 in float64) must return a float32 tensor; "
+       "yours returns a float64 tensor of shape (2, 2, 5, 8).",
+       ("return torch.stack((first, second), dim=-1).flatten(-2).to(x.dtype)",
+        "y = torch.stack((first, second), dim=-1).flatten(-2)\n    return y.to(x.dtype) if x.dtype.itemsize == 2 else y"))
 edited(rope_plain, "rope_detached", 5.25, DIAGNOSES["detached"], (".to(x.dtype)", ".to(x.dtype).detach()"))
 edited(rope_plain, "rope_odd_accepted", 5.25, DIAGNOSES["odd"], (EVEN_ONLY, ""))
 
