@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from autograder.build.full_answers import OPENING, TAG, add_full_answers
 from autograder.build.pipeline import build, import_week
-from autograder.build.preprocessors import DescribeFigures, FullAnswers, KeepSolution, ReleaseMetadata
+from autograder.build.preprocessors import ClearAnswers, DescribeFigures, FullAnswers, KeepSolution, ReleaseMetadata
 from autograder.build.regions import RegionError, clear_hidden, clear_solution, extract_region, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.course import course_config
@@ -47,7 +47,8 @@ def copy(tmp_path: Path, text: Path) -> Path:
 @by_week
 def test_products_are_what_the_text_builds(copy: Path, text: Path) -> None:
     (copy / "notebooks" / text.stem / "notes.pdf").touch()  # an instructor's own file, which stays
-    assert build(copy, copy / "source" / text.name) == []
+    (copy / "notebooks" / text.stem / "weights_of_last_year.npz").touch()
+    assert build(copy, copy / "source" / text.name) == [f"notebooks/{text.stem}/weights_of_last_year.npz (removed)"]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +175,9 @@ def test_rules_of_the_text() -> None:
         clear_solution({"cell_type": "code", "metadata": {}, "source": "x = 1"})
     with pytest.raises(RegionError, match="without an END"):
         replace_region("### BEGIN SOLUTION\nx", "SOLUTION")
+    stray = new_code_cell("### BEGIN SOLUTION\nx\n### END SOLUTION")
+    with pytest.raises(RegionError, match="no answer cell"):
+        ClearAnswers().preprocess_cell(stray, {}, 0)
 
 
 def test_every_hidden_region_of_a_cell_is_removed() -> None:

@@ -59,10 +59,11 @@ def test_a_page_is_made_again_only_if_it_would_change(course: Path, graded_class
         comment = gradebook.find_submission(WEEK3, "ada").notebooks[0].comments[0]
         comment.manual_comment = "well put"
         gradebook.find_submission(WEEK3, "boole").notebooks[0].grades[0].manual_score = 0.5
+        gradebook.find_submission(WEEK3, "dirac").notebooks[0].grades[0].extra_credit = 0.5
         gradebook.db.commit()
     pages(course)["cantor"].unlink()
     written, shown = make_feedback(course)
-    assert written == {"ada", "boole", "cantor"} and f"({len(everybody) - 3} are up to date)" in shown
+    assert written == {"ada", "boole", "cantor", "dirac"} and f"({len(everybody) - 4} are up to date)" in shown
     assert "well put" in pages(course)["ada"].read_text(encoding="utf-8")
 
     # nbgrader's own command does so, too; unconfigured it would leave old pages as they are

@@ -157,16 +157,19 @@ def test_packages_are_the_courses_pins_without_the_graders(released: Path) -> No
 
 
 def test_two_runs_give_the_same_bytes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = release(root, "1")[1].read_bytes()
+    archive = release(root, "1")[1]
+    first = archive.read_bytes()
+    with zipfile.ZipFile(archive) as content:
+        assert {entry.external_attr >> 16 for entry in content.infolist()} == {0o644}
     for path in root.glob("notebooks/week1*/*"):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     monkeypatch.setattr("time.time", lambda: 2_000_000_000.0)  # years later
-    assert release(root, "1")[1].read_bytes() == first
+    assert release(root, " 1,")[1].read_bytes() == first
 
 
 @pytest.mark.nightly
 def test_some_weeks(root: Path) -> None:
-    done = autograder("--root", str(root), "student-release", "--week", "2,1")
+    done = autograder("--root", str(root), "student-release", "--week", "2, 1")
     assert sorted(path.name for path in (root / "release" / NAME).glob("week*")) == [text.stem for text in WEEKS[:2]]
     assert "positional-encodings-students.zip" in done.stdout
     assert "there is no week '9'" in autograder("--root", str(root), "student-release", "--week", "1,9", code=2).stderr
@@ -184,9 +187,10 @@ def test_a_notebook_edited_by_hand_is_refused(folder: str, tmp_path: Path) -> No
     assert not (root / "release").exists()
 
 
-def test_a_marker_that_slipped_through_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("secret", ["### BEGIN SOLUTION", "import autograder.checks"])
+def test_a_secret_that_slipped_through_is_refused(secret: str, tmp_path: Path) -> None:
     root = copy_of_course(tmp_path)
     for path in (root / "source" / "lab.py", *root.glob("*/week1*/lab.py")):
-        path.write_text(path.read_text(encoding="utf-8") + "\n### BEGIN SOLUTION\n", encoding="utf-8")
-    with pytest.raises(CourseError, match="lab.py contains '### BEGIN '"):
+        path.write_text(path.read_text(encoding="utf-8") + f"\n{secret}\n", encoding="utf-8")
+    with pytest.raises(CourseError, match=r"lab.py contains '(### BEGIN |autograder\.)'"):
         release(root, "1")

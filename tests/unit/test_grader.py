@@ -164,3 +164,17 @@ def test_a_sandbox_that_is_open_gets_the_limits_of_the_run(monkeypatch: pytest.M
     monkeypatch.setattr(local, "_sandbox", running)
     local._open_sandbox("week3_rope", Options(device="cpu", limits={"cell_cpu": 7.0}))
     assert local._sandbox is running and running.limits == Limits(cell_cpu=7.0)
+
+
+def test_a_run_with_isolation_uses_no_sandbox_that_was_opened_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    monkeypatch.setattr(
+        local, "_sandbox", SimpleNamespace(isolate=False, device="cpu", close=lambda: closed.append(True))
+    )
+    monkeypatch.setattr(
+        local,
+        "Sandbox",
+        lambda isolate, device: SimpleNamespace(isolate=isolate, device=device, wait_ready=lambda: None),
+    )
+    local._open_sandbox("week3_rope", Options(device="cpu"))
+    assert closed and local._sandbox is not None and local._sandbox.isolate

@@ -217,14 +217,6 @@ def test_hostile_tensors_are_refused_before_memory_is_taken(body: dict) -> None:
         Decoder(b"\0" * 8).decode({"T": body})
 
 
-def test_tensors_cannot_share_bytes() -> None:
-    body = {"T": {"dtype": "float32", "shape": [2], "offset": 0}}
-    decoder = Decoder(b"\0" * 8)
-    decoder.decode(body)
-    with pytest.raises(WireError):
-        decoder.decode(body)
-
-
 def test_bytes_of_a_bool_tensor_become_real_bools() -> None:
     tensor = Decoder(b"\x00\x01\x07\xff").decode({"T": {"dtype": "bool", "shape": [4], "offset": 0}})
     assert tensor.tolist() == [False, True, True, True] and int(tensor.sum()) == 3
