@@ -77,7 +77,8 @@ def test_kernels_are_shown_without_their_bodies(kernels: dict[str, Kernel]) -> N
     assert "CrossAttention(d_model: int" in shown  # the arguments of a class that inherits its __init__
     assert "torch.stack(" not in shown and "(self" not in shown
     assert "[arXiv:2104.09864](https://arxiv.org/abs/2104.09864)" in shown
-    assert r"PE\[p, 2i\] = sin(p w\_i)" in shown  # nothing but backticks is markup
+    # nothing but backticks is markup
+    assert r"PE\[p, 2i\] = sin(p w\_i)" in shown and r"base\*\*(-2i/head\_dim), radians" in shown
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.slug)
@@ -125,6 +126,8 @@ def test_the_list_of_guides_begins_with_teaching() -> None:
         ([new_markdown_cell("**Predict.** What?", metadata={"tags": ["prediction"]})], True),
         ([new_markdown_cell("", metadata={"tags": ["prediction"]}), new_markdown_cell("A cell in between.")], True),
         ([new_markdown_cell("### Experiment: what happens?")], True),
+        ([new_markdown_cell("### Live: someone else's model")], True),
+        ([new_markdown_cell("### Demonstration: without the sign")], True),
         ([new_markdown_cell("### Experiment: what?"), new_markdown_cell("## 4 · Something else")], False),
         ([], False),
     ],
@@ -195,8 +198,9 @@ def test_the_font_has_what_the_formulas_show(tmp_path: Path) -> None:
 
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
-    (tmp_path / "index.html").write_text('<a id="a" href="other.html#b">x</a><a href="#a">y</a><img src="gone.png">')
+    (tmp_path / "index.html").write_text('<a id="a" href="other.html#b">x</a><a href="#a">y</a><a href="#c">z</a><img src="gone.png">')
     (tmp_path / "other.html").write_text("<p>")
     with pytest.raises(CourseError) as error:
         check_links(tmp_path)
-    assert "other.html#b" in str(error.value) and "gone.png" in str(error.value) and "#a\n" not in str(error.value)
+    assert "other.html#b" in str(error.value) and "gone.png" in str(error.value)
+    assert "#c" in str(error.value) and "#a\n" not in str(error.value)
