@@ -198,7 +198,9 @@ def test_the_font_has_what_the_formulas_show(tmp_path: Path) -> None:
 
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
-    (tmp_path / "index.html").write_text('<a id="a" href="other.html#b">x</a><a href="#a">y</a><a href="#c">z</a><img src="gone.png">')
+    (tmp_path / "index.html").write_text(
+        '<a id="a" href="other.html#b">x</a><a href="#a">y</a><a href="#c">z</a><img src="gone.png">'
+    )
     (tmp_path / "other.html").write_text("<p>")
     with pytest.raises(CourseError) as error:
         check_links(tmp_path)
