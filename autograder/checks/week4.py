@@ -382,12 +382,12 @@ HALF = (
 
 
 def attended_by_turns(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
-    """The output for x without the mask, of a module that has seen x with the mask before."""
+    """The outputs for x without the mask and with it again, of a module that has seen x with the mask before."""
 
-    def probe(cls: Any) -> torch.Tensor:
+    def probe(cls: Any) -> dict[str, torch.Tensor]:
         module = built(cls, weights, n_heads)
         module(x.clone())
-        return module(x.clone(), is_causal=False)
+        return {"without the mask": module(x.clone(), is_causal=False), "with it again": module(x.clone())}
 
     return probe
 
@@ -513,7 +513,7 @@ def open_attention(check: Check, name: str, causal_right: Gate) -> None:
     with causal_right:
         check.agrees(
             attended_by_turns(weights, 2, x),
-            f"{name}(12, 2) on x {tuple(x.shape)} with the mask, then without it",
+            f"{name}(12, 2) on x {tuple(x.shape)} with the mask, then without it, then with it",
             ATTENDED,
             SWITCHED,
         )
