@@ -865,7 +865,7 @@ edited(clip_plain, "clip_window", 0, CLIP["window"],
         "far = (query[:, None] - key).float()\n    return far.masked_fill(far > limit, math.inf)"))
 edited(clip_plain, "clip_transposed", 0, CLIP["transposed"],
        ("(query[:, None] - key).clamp(max=limit)", "(query - key[:, None]).clamp(max=limit)"))
-edited(clip_plain, "clip_at_least_one", 0, "A key at the query's own position has the distance 0; yours is never below 1.",
+edited(clip_plain, "clip_at_least_one", 0, "A key at the query's own position has the distance 0; yours has 1.",
        (".clamp(max=limit)", ".clamp(max=limit).clamp(min=1)"))
 edited(clip_plain, "clip_from_one", 0, CLIP["from one"], ("query[:, None] - key", "query[:, None] - key + 1"))
 edited(clip_plain, "clip_squeezed", 0, CLIP["squeezed"],

@@ -583,8 +583,8 @@ edited(
      "    dtype = q.dtype\n    q, k, v, rel_k, rel_v = (t.float() for t in (q, k, v, rel_k, rel_v))\n    n_queries, n_keys, d = q"),
     ("return out, weights", "return out.to(dtype), weights.to(dtype)"),
 )
-edited(shaw_plain, "shaw_tables_detached", 3.875, "rel_k and rel_v are cut off from the autograd graph, so they cannot learn.",
-       ("rel_k[row]", "rel_k.data[row]"), ("rel_v[row]", "rel_v.data[row]"))
+edited(shaw_plain, "shaw_table_detached", 3.875, "rel_k is cut off from the autograd graph, so it cannot learn.",
+       ("rel_k[row]", "rel_k.data[row]"))
 edited(shaw_plain, "shaw_with_view", 3.875,
        "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
        ("content = q @ k.transpose(-2, -1)",

@@ -187,10 +187,12 @@ def test_a_notebook_edited_by_hand_is_refused(folder: str, tmp_path: Path) -> No
     assert not (root / "release").exists()
 
 
-@pytest.mark.parametrize("secret", ["### BEGIN SOLUTION", "import autograder.checks"])
-def test_a_secret_that_slipped_through_is_refused(secret: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "named"), [("### BEGIN SOLUTION", "### BEGIN "), ("import autograder.checks", "autograder.")]
+)
+def test_a_secret_that_slipped_through_is_refused(line: str, named: str, tmp_path: Path) -> None:
     root = copy_of_course(tmp_path)
     for path in (root / "source" / "lab.py", *root.glob("*/week1*/lab.py")):
-        path.write_text(path.read_text(encoding="utf-8") + f"\n{secret}\n", encoding="utf-8")
-    with pytest.raises(CourseError, match=r"lab.py contains '(### BEGIN |autograder\.)'"):
+        path.write_text(path.read_text(encoding="utf-8") + f"\n{line}\n", encoding="utf-8")
+    with pytest.raises(CourseError, match=f"lab.py contains '{re.escape(named)}'"):
         release(root, "1")
