@@ -130,6 +130,18 @@ edited(attention_plain, "attention_with_view", 3.875,
        ("scores = (q.float() / math.sqrt(d)) @ k.float().transpose(-2, -1)",
         "rows = (q.float() / math.sqrt(d)).view(-1, *q.shape[2:])\n"
         "    scores = (rows @ k.float().view(-1, *k.shape[2:]).mT).view(*q.shape[:3], k.shape[-2])"))
+edited(attention_plain, "attention_exp_of_hidden", 3.25,
+       "Where a hidden key has by far the highest score, the values are right, but the gradient is not finite: its exponential "
+       "overflows. Hide keys before the softmax.",
+       ("        scores = scores.masked_fill(~mask, float(\"-inf\"))\n        scores = scores.masked_fill(empty, 0.0)\n", ""),
+       ("    weights = torch.softmax(scores, dim=-1)\n",
+        '''    else:
+        mask, empty = torch.ones((), dtype=torch.bool), torch.zeros((), dtype=torch.bool)
+    top = scores.detach().masked_fill(~mask & ~empty, float("-inf")).amax(dim=-1, keepdim=True)
+    shown = torch.where(mask, torch.exp(scores - top), torch.zeros_like(scores))
+    weights = shown / shown.sum(dim=-1, keepdim=True).masked_fill(empty, 1.0)
+'''),
+       ("    if mask is not None:\n        weights = weights.masked_fill(empty, 0.0)\n", ""))
 edited(attention_plain, "attention_unscaled", 0, DIAGNOSES["unscaled"], (SCALED, "q.float() @"))
 edited(attention_plain, "attention_divided_by_d", 0, DIAGNOSES["by d"], ("/ math.sqrt(d)", "/ d"))
 edited(attention_plain, "attention_d_model_scale", 0, DIAGNOSES["d_model scale"], ("math.sqrt(d)", "math.sqrt(q.shape[1] * d)"))

@@ -611,6 +611,11 @@ edited(LayerPlain, "layer_first_length", 2.25, DIAGNOSES["first length"],
             self.bias = bias
         scores = scores + self.bias
 '''))
+edited(LayerPlain, "layer_mask_put_away", 3.75,
+       "With the mask and without it a new module is right; one that was called the other way before is not. (What you keep from "
+       "one call must not change the next.)",
+       ("        self.n_heads = n_heads\n", "        self.n_heads = n_heads\n        self.is_causal = True\n"),
+       ("        if is_causal:", "        self.is_causal = self.is_causal and is_causal\n        if self.is_causal:"))
 edited(LayerPlain, "layer_positions_in_half_precision", 3.75, DIAGNOSES["low positions"],
        ("position = torch.arange(n)", "position = torch.arange(n, dtype=x.dtype)"))
 edited(LayerPlain, "layer_float32_only", 3.75, DIAGNOSES["float32 only"], (".to(x.dtype)", ""))
