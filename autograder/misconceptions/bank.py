@@ -4,7 +4,6 @@ Entries are ordinary functions or classes in ``autograder/misconceptions/weekN.p
 get, written down by hand. The same entries test the checks, feed the diagnosis and answer in the simulated classroom.
 """
 
-import ast
 import importlib
 import inspect
 import itertools
@@ -179,23 +178,14 @@ def _register(solution: Solution) -> Any:
 
 def _as_answer(subject: Any, grade_id: str) -> str:
     """The entry's source, without decorators, under the name the exercise asks for."""
-    written = _written_in(inspect.getfile(subject))
-    key = subject.__qualname__ if inspect.isclass(subject) else subject.__code__.co_firstlineno
-    source = textwrap.dedent(written.get(key) or inspect.getsource(subject))
-    start = next(re.finditer(r"^(def|class) ", source, flags=re.MULTILINE)).start()
-    return re.sub(rf"\b{re.escape(subject.__name__)}\b", grade_id, source[start:]).rstrip()
+    text = _text(inspect.getfile(subject))  # `inspect.getsource` parses the whole file for each class
+    line = 0 if inspect.isclass(subject) else subject.__code__.co_firstlineno - 1
+    block = rf"^([ ]*)(def|class) {subject.__name__}\b.*\n(\1[ )].*\n|\n)*"
+    found = re.compile(block, re.MULTILINE).search(text.split("\n", line)[-1])
+    assert found is not None  # it was imported from there
+    return re.sub(rf"\b{subject.__name__}\b", grade_id, textwrap.dedent(found[0])).rstrip()
 
 
 @cache
-def _written_in(path: str) -> dict[str | int, str]:
-    """The text of a file's classes, by name, and functions, by first line. ``inspect`` reads the whole file for each class:
-    half a second in week 7."""
-    text = Path(path).read_text(encoding="utf-8")
-    lines, found = text.splitlines(keepends=True), {}
-    for node in reversed(ast.parse(text).body):
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
-            found[node.name if isinstance(node, ast.ClassDef) else first] = "".join(
-                lines[node.lineno - 1 : node.end_lineno]
-            )
-    return found
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")

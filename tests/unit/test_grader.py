@@ -171,10 +171,6 @@ def test_a_run_with_isolation_uses_no_sandbox_that_was_opened_without(monkeypatc
     monkeypatch.setattr(
         local, "_sandbox", SimpleNamespace(isolate=False, device="cpu", close=lambda: closed.append(True))
     )
-    monkeypatch.setattr(
-        local,
-        "Sandbox",
-        lambda isolate, device: SimpleNamespace(isolate=isolate, device=device, wait_ready=lambda: None),
-    )
+    monkeypatch.setattr(local, "Sandbox", lambda isolate, device: SimpleNamespace(isolate=isolate, device=device))
     local._open_sandbox("week3_rope", Options(device="cpu"))
     assert closed and local._sandbox is not None and local._sandbox.isolate

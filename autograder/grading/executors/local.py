@@ -95,8 +95,9 @@ class JudgePool:
     def _submit(self, task: Task, options: Options, workers: int = 0) -> None:
         self._assignment, self._options = task.assignment, options
         if self._pool is None:
-            _open_sandbox(task.assignment, options)
-            _write_scripts(task)
+            sandbox = _open_sandbox(task.assignment, options)
+            _write_scripts(task, sandbox)  # while the fork server still imports
+            sandbox.wait_ready()
             workers = workers or options.workers or usual_workers()
             if _device(options.device) == "cuda":
                 workers = min(workers, ON_GPU)
@@ -143,13 +144,12 @@ class JudgePool:
         room.release()
 
 
-def _open_sandbox(assignment: str, options: Options) -> None:
+def _open_sandbox(assignment: str, options: Options) -> Sandbox:
     """Open the sandbox for these options, and import what its judges need, once, before they are forked."""
     global _sandbox
     wanted = (options.isolate, _device(options.device))
     if _sandbox is not None and (_sandbox.isolate, _sandbox.device) != wanted:
         close_sandbox()
-    is_new = _sandbox is None
     if _sandbox is None:
         _sandbox = Sandbox(*wanted)
     _sandbox.limits = Limits(**options.limits)
@@ -159,17 +159,16 @@ def _open_sandbox(assignment: str, options: Options) -> None:
         from autograder.grading.marking.judge import prepare
 
         prepare(assignment)
-    if is_new:
-        torch.set_num_threads(1)
-        _sandbox.wait_ready()
+    torch.set_num_threads(1)
+    return _sandbox
 
 
-def _write_scripts(task: Task) -> None:
+def _write_scripts(task: Task, sandbox: Sandbox) -> None:
     """Write the hidden tests once for all judges."""
     from autograder.grading.marking.judge import write_scripts
 
-    if _sandbox is not None and _sandbox.device != "cuda":  # CUDA is not used before the judges are forked
-        write_scripts(task.assignment, task.seed, _sandbox.device)
+    if sandbox.device != "cuda":  # CUDA is not used before the judges are forked
+        write_scripts(task.assignment, task.seed, sandbox.device)
 
 
 def close_sandbox() -> None:

@@ -39,6 +39,7 @@ class Sandbox:
     def __init__(self, isolate: bool = True, device: str = "cpu", limits: Limits = USUAL) -> None:
         self.isolate, self.device, self.limits = isolate, device, limits
         self._jobs = itertools.count(1)
+        self._is_ready = False
         self._helpers: dict[str, str] = {}  # what the server was told to import
         self._scratch = None if isolate else tempfile.TemporaryDirectory(prefix="autograder-")
         # Both kinds keep messages apart. macOS has only datagrams, which do not report a closed socket: see close().
@@ -66,12 +67,14 @@ class Sandbox:
 
     def wait_ready(self) -> None:
         """Block until the server has imported what it needs. Raises ``SandboxError`` if it does not get there."""
+        if self._is_ready:
+            return
         self.control.settimeout(START_SECONDS)
         try:
-            is_ready = self.control.recv(16) == b"ready"
+            self._is_ready = self.control.recv(16) == b"ready"
         except OSError:
-            is_ready = False
-        if not is_ready:
+            self._is_ready = False
+        if not self._is_ready:
             log = self._read_log()
             self.close()
             raise SandboxError(f"the sandbox did not start: {log or 'no message'}")
