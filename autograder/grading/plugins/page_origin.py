@@ -44,20 +44,10 @@ def _digest(course: CourseDirectory, assignment: str, student: str, beside_files
     digest = hashlib.sha256(beside_files.encode())
     autograded = Path(course.format_path(course.autograded_directory, student, assignment))
     for path in sorted(autograded.rglob("*")):
-        digest.update(os.fsencode(os.path.relpath(path, course.root)) + b"\0" + _content(path) + b"\n")
+        content = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b""
+        digest.update(os.fsencode(os.path.relpath(path, course.root)) + b"\0" + content + b"\n")
     digest.update(repr(exchange_key(course, student, assignment)).encode())
     return digest.hexdigest()
-
-
-def _content(path: Path) -> bytes:
-    """Return a digest of the file. Students submit anything: it is empty for a link, a folder or an unreadable file."""
-    if path.is_symlink() or not path.is_file():
-        return b""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    except OSError:
-        return b""
 
 
 def _grades(submission: SubmittedAssignment) -> str:
@@ -70,13 +60,9 @@ def _grades(submission: SubmittedAssignment) -> str:
         ]
         comments = [(each.name, each.auto_comment, each.manual_comment) for each in notebook.comments]
         shown.append(
-            (notebook.name, notebook.late_submission_penalty, sorted(grades, key=_name), sorted(comments, key=_name))
+            (notebook.name, notebook.late_submission_penalty, sorted(grades, key=str), sorted(comments, key=str))
         )
-    return json.dumps(sorted(shown, key=_name))
-
-
-def _name(entry: tuple[Any, ...]) -> str:
-    return str(entry[0])
+    return json.dumps(sorted(shown, key=str))
 
 
 def _maker(root: Path) -> str:

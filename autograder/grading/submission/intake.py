@@ -5,7 +5,6 @@ Everything else (tests, points, flags, set-up, order) comes from the instructor'
 """
 
 import itertools
-import json
 import os
 import re
 import unicodedata
@@ -189,7 +188,7 @@ def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
     if answer is not None and cell.role in TAKES_ANSWER:
         source = answer.source if cell.cell_type == "code" else _without_markup(answer.source)
         outputs = answer.outputs if cell.role is Role.EXPERIMENT else []
-    metadata = nbformat.from_dict(json.loads(json.dumps(cell.metadata)))
+    metadata = nbformat.from_dict(cell.metadata)
     if cell.role is Role.ANSWER:
         metadata["unanswered"] = answer is None or is_blank(cell, answer.source)
     if cell.cell_type == "code":
@@ -240,6 +239,3 @@ def _is_kept(character: str) -> bool:
 def _markdown(text: str, **fields: object) -> NotebookNode:
     """A text cell of the student's, with a place for its pictures."""
     return _markdown_cell(text, attachments=NotebookNode(), **fields)
-
-
-__all__ = ["Intake", "UngradableError", "rebuild", "unreadable"]

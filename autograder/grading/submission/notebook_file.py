@@ -7,7 +7,6 @@ size in memory.
 import base64
 import html
 import json
-import os
 import re
 import resource
 import stat
@@ -65,14 +64,9 @@ def shown(name: str) -> str:
 
 
 def _read_apart(path: Path) -> NotebookNode:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")])),
-    }
     done = subprocess.run(
         [sys.executable, "-m", "autograder.grading.submission.notebook_file", str(path.absolute())],
-        env=environment,
-        cwd=PACKAGE_ROOT,
+        cwd=PACKAGE_ROOT,  # `-m` imports from here
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         check=False,
