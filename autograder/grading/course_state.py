@@ -69,17 +69,18 @@ def class_seed(root: Path, assignment: str) -> int:
 
 def is_complete(notebook: Path) -> bool:
     """Whether an autograded notebook was written after its verdicts were saved."""
-    return bool(_note_in(notebook).get("graded"))
+    return bool(note_in(notebook).get("graded"))
 
 
 def is_isolated(notebook: Path) -> bool:
     """Whether student code ran in the sandbox when this autograded notebook was made."""
-    return bool(_note_in(notebook).get("isolated", True))
+    return bool(note_in(notebook).get("isolated", True))
 
 
-def _note_in(notebook: Path) -> dict[str, Any]:
+def note_in(notebook: Path) -> dict[str, Any]:
+    """Return what grading has noted in an autograded notebook; nothing if it is missing or half-written."""
     try:
         note: dict[str, Any] = json.loads(notebook.read_text(encoding="utf-8"))["metadata"]["autograder"]
-    except (OSError, ValueError, KeyError):  # missing or half-written
+    except (OSError, ValueError, KeyError):
         return {}
     return note

@@ -148,5 +148,5 @@ def test_a_time_goes_with_its_submission(root: Path) -> None:
     with RunGradebook(course(root), OWN) as gradebook:
         for moment in (datetime(2026, 11, 17), None):
             saved = gradebook.rows("ada", moment)
-            assert saved.notebook.assignment.timestamp == moment
+            assert saved.assignment.timestamp == moment
             gradebook.save(saved)

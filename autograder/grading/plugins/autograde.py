@@ -7,7 +7,7 @@ submissions that it will convert starts in parallel, in sandboxes; the loop wait
 import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
@@ -50,28 +50,17 @@ def has_no_effect(converter: BaseConverter) -> str:
 class CourseAutograde(Autograde):
     """nbgrader's Autograde, which here grades through `pipeline` and neither copies nor reads a submission itself."""
 
-    @classmethod
-    def like(cls, converter: Autograde) -> Self:
-        """Return a converter with the same task as nbgrader's own ``converter``."""
-        ours = cls(coursedir=converter.coursedir, parent=converter.parent, config=converter.config)
-        for name in ("force", "create_student", "log", "logfile"):
-            setattr(ours, name, getattr(converter, name))
-        return ours
-
     grader: Grader | None = None  # None: each run makes its own
     watcher = Watcher()
+    broken_by: OperationalError | None = None  # why the gradebook could not be written
+    stopped = ""  # why the run ended before its end
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.broken_by: OperationalError | None = None  # why the gradebook could not be written
-        self.stopped = ""  # why the run ended before its end
+    def init_notebooks(self) -> None:
+        """Find the submissions. Intake decides later which file of each is the notebook, or that there is none."""
         self.failures: list[str] = []  # a line for each submission without a grade
         self.refused: dict[str, str] = {}  # folders whose names no student can have, with the reason
         self.misnamed: dict[str, str] = {}  # entries named almost like the assignment, with what to do
         self.odd_times: dict[str, str] = {}  # problems with the time of submission, by student
-
-    def init_notebooks(self) -> None:
-        """Find the submissions. Intake decides later which file of each is the notebook, or that there is none."""
         assignment = self.coursedir.assignment_id
         if problem := has_no_effect(self):
             raise self._told(problem)
@@ -156,7 +145,7 @@ class CourseAutograde(Autograde):
             outcome = self._outcomes.take(student)
             if isinstance(outcome, Failed):
                 rows = self._gradebook.rows(student, self._stamps[student].moment)
-                mark_not_graded(rows.notebook, outcome.reason)
+                mark_not_graded(rows, outcome.reason)
                 self._gradebook.save(rows)
                 raise GradingFailed(f"{student}: {outcome.reason}. No grade was given; run it again")
             self._save(notebook_filename, student, outcome)

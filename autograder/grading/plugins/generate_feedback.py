@@ -9,7 +9,6 @@ import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Self
 
 from nbgrader.api import Gradebook, InvalidEntry
 from nbgrader.converters import GenerateFeedback
@@ -34,14 +33,6 @@ class CourseFeedback(GenerateFeedback):
 
     origins: dict[str, str] = {}  # noqa: RUF012  (by student; set whole, never changed in place)
     up_to_date = 0
-
-    @classmethod
-    def like(cls, converter: GenerateFeedback) -> Self:
-        """Return a converter with the same task as nbgrader's own ``converter``."""
-        ours = cls(coursedir=converter.coursedir, parent=converter.parent, config=converter.config)
-        for name in ("force", "log", "logfile"):
-            setattr(ours, name, getattr(converter, name))
-        return ours
 
     def init_notebooks(self) -> None:
         """List the pages to make, after restoring scores that the gradebook has lost."""

@@ -9,7 +9,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 
 from autograder.grading.messages import Graded, Result, Ungradable
 from autograder.grading.plugins.gradebook import mark_not_graded, save_scores
-from autograder.grading.plugins.restore import Kept
+from autograder.grading.plugins.restore import record
 from autograder.grading.plugins.run_gradebook import RunGradebook
 
 MAX_SHOWN = 10_000  # characters of one cell
@@ -65,12 +65,12 @@ class SaveVerdicts(NbGraderPreprocessor):
         gradebook: RunGradebook = resources["gradebook"]
         rows = gradebook.rows(resources["nbgrader"]["student"], resources["stamp"].moment)
         if isinstance(outcome, Ungradable):
-            mark_not_graded(rows.notebook, outcome.reason)
+            mark_not_graded(rows, outcome.reason)
         else:
             cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
-            save_scores(rows.notebook, rows.names, cells, outcome.result.scores, outcome.to_look_at)
-        rows.notebook.late_submission_penalty = None  # a late submission gets one next
+            save_scores(rows, gradebook.names, cells, outcome.result.scores, outcome.to_look_at)
+        rows.late_submission_penalty = None  # a late submission gets one next
         reason = outcome.reason if isinstance(outcome, Ungradable) else ""
-        nb.metadata["autograder"]["kept"] = Kept.of(rows.notebook, rows.names, reason).to_json()
+        nb.metadata["autograder"]["kept"] = record(rows, gradebook.names, reason)
         resources["seconds_late"] = gradebook.save(rows)
         return nb, resources

@@ -4,8 +4,6 @@ Every autograded notebook keeps the automatic scores that were saved with it. Sc
 gradebook and are never touched here.
 """
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +14,21 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 
+from autograder.grading.course_state import note_in
 from autograder.grading.plugins.gradebook import mark_not_graded, open_gradebook, register_assignment
+from autograder.grading.plugins.run_gradebook import RunGradebook
 from autograder.grading.plugins.timestamps import timestamp
 
 Scores = dict[str, float | None]  # automatic ones by grade cell; None: waits for a person, or was not graded
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A notebook's record of what was saved: scores, cells that wait for a person, why it was not graded."""
-
-    scores: Scores
-    waiting: frozenset[str]
-    reason: str
-
-    @classmethod
-    def of(cls, notebook: SubmittedNotebook, names: dict[str, str], reason: str = "") -> "Kept":
-        """Make the record from the gradebook's rows when they are saved; ``names`` are its cells' names by id."""
-        waiting = frozenset(names[grade.cell_id] for grade in notebook.grades if grade.needs_manual_grade)
-        return cls({names[grade.cell_id]: grade.auto_score for grade in notebook.grades}, waiting, reason)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the record for the notebook's metadata."""
-        return {"scores": self.scores, "waiting": sorted(self.waiting), "reason": self.reason}
-
-    @classmethod
-    def read(cls, notebook: Path) -> "Kept | None":
-        """Read a notebook's record; ``None`` if an earlier version of the grader wrote it, or it is half-written."""
-        try:
-            note = json.loads(notebook.read_text(encoding="utf-8"))["metadata"]["autograder"]["kept"]
-            return cls(note["scores"], frozenset(note["waiting"]), note["reason"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+def record(notebook: SubmittedNotebook, names: dict[str, str], reason: str) -> dict[str, Any]:
+    """Return what a notebook's metadata keep of its rows: scores, cells that wait for a person, why it was not graded."""
+    return {
+        "scores": {names[grade.cell_id]: grade.auto_score for grade in notebook.grades},
+        "waiting": sorted(names[grade.cell_id] for grade in notebook.grades if grade.needs_manual_grade),
+        "reason": reason,
+    }
 
 
 def known_scores(gradebook: Gradebook, assignment: str) -> dict[str, Scores]:
@@ -74,31 +55,28 @@ def restore(course: CourseDirectory, assignment: str, config: Config) -> list[st
         lacking = {
             folder: kept
             for folder in folders
-            if (kept := Kept.read(folder / f"{assignment}.ipynb")) and known.get(folder.parent.name) != kept.scores
+            if (kept := note_in(folder / f"{assignment}.ipynb").get("kept"))
+            and known.get(folder.parent.name) != kept["scores"]
         }
     if lacking:
         register_assignment(Path(course.root), course, assignment)
-    with open_gradebook(course) as gradebook:
-        for folder, kept in lacking.items():
-            _save(gradebook, assignment, folder, kept)
+        with RunGradebook(course, assignment) as run:
+            for folder, kept in lacking.items():
+                _save(run, folder, kept)
     for folder in lacking:
         _assign_penalty(course, assignment, folder, config)
     return [folder.parent.name for folder in lacking]
 
 
-def _save(gradebook: Gradebook, assignment: str, folder: Path, kept: Kept) -> None:
-    student, handed_in = folder.parent.name, timestamp(folder)
-    gradebook.update_or_create_student(student)
-    gradebook.update_or_create_submission(
-        assignment, student, **({} if handed_in is None else {"timestamp": handed_in})
-    )
-    notebook = gradebook.find_submission_notebook(assignment, assignment, student)
-    if kept.reason:
-        mark_not_graded(notebook, kept.reason)
+def _save(gradebook: RunGradebook, folder: Path, kept: dict[str, Any]) -> None:
+    notebook = gradebook.rows(folder.parent.name, timestamp(folder))
+    if kept["reason"]:
+        mark_not_graded(notebook, kept["reason"])
     for grade in notebook.grades:
-        grade.auto_score = kept.scores.get(grade.name)
-        grade.needs_manual_grade = grade.name in kept.waiting or grade.manual_score is not None
-    gradebook.db.commit()
+        name = gradebook.names[grade.cell_id]
+        grade.auto_score = kept["scores"].get(name)
+        grade.needs_manual_grade = name in kept["waiting"] or grade.manual_score is not None
+    gradebook.save(notebook)
 
 
 def _assign_penalty(course: CourseDirectory, assignment: str, folder: Path, config: Config) -> None:
