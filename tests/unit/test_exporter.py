@@ -41,14 +41,6 @@ def test_outside_a_run_nothing_is_graded(tmp_path: Path) -> None:
         exporter.from_filename("a.ipynb", {"nbgrader": {"student": "ada", "assignment": "w"}})
 
 
-def test_the_converter_of_ours_has_the_same_task_as_nbgraders(tmp_path: Path) -> None:
-    theirs = converter(tmp_path)
-    theirs.force, theirs.create_student = True, False
-    ours = CourseAutograde.like(theirs)
-    assert ours.coursedir is theirs.coursedir and ours.force and not ours.create_student and ours.log is theirs.log
-    assert SubmissionExporter(parent=ours, config=ours.config).workers == 3
-
-
 @pytest.mark.parametrize("make", [CourseAutograde, CourseFeedback])
 @pytest.mark.parametrize(
     ("notebook", "enabled", "said"),

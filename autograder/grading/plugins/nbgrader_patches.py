@@ -4,7 +4,6 @@ They are written for one version of nbgrader. With another version only the two 
 grading stops with a message, because every grading run asks `wrong_version` first.
 """
 
-import os
 import warnings
 from datetime import datetime
 from functools import lru_cache
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import nbgrader.api
-from nbgrader.api import Base, Gradebook
 from nbgrader.apps import dbapp
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.apps.zipcollectapp import ZipCollectApp
@@ -33,8 +31,6 @@ from autograder.grading.plugins.zip_collect import zip_collect
 NEWEST_REVISION = "e43177bfe90b"
 _stock_autograde, _stock_feedback = Autograde.start, GenerateFeedback.start
 _create_engine = nbgrader.api.create_engine
-_create_tables, _check_course = Base.metadata.create_all, Gradebook.check_course
-_courses: dict[Engine, set[str]] = {}  # known to be in the database, as are all tables
 
 
 def apply() -> None:
@@ -46,7 +42,6 @@ def apply() -> None:
     # nbgrader opens its database many times per submission. With one engine per database, SQL is compiled once, not each
     # time; Gradebook.close() still closes every connection.
     nbgrader.api.create_engine = engine
-    Base.metadata.create_all, Gradebook.check_course = create_tables, check_course
     nbgrader.api.get_alembic_version = lambda: NEWEST_REVISION
     # Formgrader and the exchange read the times of a whole class; unpatched, they stop at the first invalid one.
     NbGraderAPI.get_submitted_timestamp, CourseDirectory.get_existing_timestamp = (
@@ -61,25 +56,23 @@ def apply() -> None:
 
 
 def autograde(converter: Autograde) -> None:
-    """Replace nbgrader's `Autograde.start`: in a course of ours, `CourseAutograde` does the same task."""
+    """Replace nbgrader's `Autograde.start`: in a course of ours, the converter becomes a `CourseAutograde`."""
     from autograder.grading.plugins.autograde import CourseAutograde
     from autograder.grading.plugins.exporter import SubmissionExporter
 
-    if isinstance(converter, CourseAutograde) or not issubclass(converter.exporter_class, SubmissionExporter):
-        _stock_autograde(converter)
-        return
-    CourseAutograde.like(converter).start()
+    if issubclass(converter.exporter_class, SubmissionExporter):
+        converter.__class__ = CourseAutograde
+    _stock_autograde(converter)
 
 
 def generate_feedback(converter: GenerateFeedback) -> None:
-    """Replace nbgrader's `GenerateFeedback.start`: in a course of ours, `CourseFeedback` does the same task."""
+    """Replace nbgrader's `GenerateFeedback.start`: in a course of ours, the converter becomes a `CourseFeedback`."""
     from autograder.grading.plugins.feedback import FeedbackExporter
     from autograder.grading.plugins.generate_feedback import CourseFeedback
 
-    if isinstance(converter, CourseFeedback) or not issubclass(converter.exporter_class, FeedbackExporter):
-        _stock_feedback(converter)
-        return
-    CourseFeedback.like(converter).start()
+    if issubclass(converter.exporter_class, FeedbackExporter):
+        converter.__class__ = CourseFeedback
+    _stock_feedback(converter)
 
 
 def submitted_timestamp(api: NbGraderAPI, assignment_id: str, student_id: str) -> datetime | None:
@@ -100,19 +93,3 @@ def engine(db_url: str, **options: Any) -> Engine:
 
     made: Engine = _create_engine(database_url(db_url), **options)
     return made
-
-
-def create_tables(bind: Engine) -> None:
-    """Run nbgrader's check of all tables once per database, and again if its file is empty."""
-    file = bind.url.database if bind.dialect.name == "sqlite" else None
-    if bind not in _courses or (file and os.path.exists(file) and not os.path.getsize(file)):
-        _create_tables(bind=bind)
-        _courses[bind] = set()
-
-
-def check_course(gradebook: Gradebook, course_id: str = "default_course", **kwargs: Any) -> None:
-    """Run nbgrader's check of the course once per database."""
-    known = _courses[gradebook.engine]
-    if course_id not in known:
-        _check_course(gradebook, course_id, **kwargs)
-        known.add(course_id)
