@@ -9,16 +9,12 @@ import json
 import sys
 import time
 import tomllib
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from autograder.errors import AutograderError, UngradableError
+from autograder.pages import filled
 
-TEMPLATES = Path(__file__).resolve().parent / "templates"
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can store
 WITHOUT_NAMESPACES = (
     "Where their container allows no user namespaces, a submission runs beside the grader, without the sandbox: code that "
     "sets out to can read the hidden tests, use the network and write results of its own. Nothing of a class is there."
@@ -27,25 +23,18 @@ WITHOUT_NAMESPACES = (
 
 def package(root: Path, assignment: str, index: str = "") -> Path:
     """Write ``release/gradescope-ASSIGNMENT.zip``: the same bytes for the same course."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), keep_trailing_newline=True, undefined=jinja2.StrictUndefined
-    )
+    from autograder.build.release import write_zip  # imported late: grading in the container needs no build
+
     pins = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     requirements = "".join(f"{line}\n" for line in [*([f"--extra-index-url {index}"] if index else []), *pins])
     files = {"requirements.txt": requirements.encode()}
     for name in ("setup.sh", "run_autograder"):
-        files[name] = environment.get_template(f"gradescope_{name}.j2").render(assignment=assignment).encode()
+        files[name] = filled(f"gradescope_{name}.j2", assignment=assignment).encode()
     for path in _course_files(root, assignment):
         files[f"course/{path.relative_to(root).as_posix()}"] = path.read_bytes()
     target = root / "release" / f"gradescope-{assignment}.zip"
     target.parent.mkdir(exist_ok=True)
-    with zipfile.ZipFile(target, "w") as archive:
-        for name in sorted(files):
-            entry = zipfile.ZipInfo(name, EARLIEST)
-            entry.create_system = 3  # the same on every system
-            entry.external_attr = (0o755 if name in ("setup.sh", "run_autograder") else 0o644) << 16
-            archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
-    return target
+    return write_zip(target, "", files)
 
 
 def _course_files(root: Path, assignment: str) -> list[Path]:

@@ -1,6 +1,6 @@
 """`make lms`: a graded class as the table that a learning management system documents for import.
 
-The headers follow each system's own documentation (`SOURCES`). A student who is not fully graded yet has a blank, which
+The headers follow each system's own documentation. A student who is not fully graded yet has a blank, which
 none of the four systems reads as zero.
 """
 
@@ -13,16 +13,6 @@ from autograder.errors import CourseError
 from autograder.grading.plugins.export import FORMULA, as_text
 from autograder.grading.plugins.gradebook import Score
 from autograder.manifest import Exercise
-
-SOURCES = {
-    "canvas": "https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb",
-    "moodle": "https://docs.moodle.org/en/Grade_import",
-    "brightspace": "https://community.d2l.com/brightspace/kb/articles/3538-importing-grades",
-    "blackboard": (
-        "http://library.blackboard.com/ref/3ea64795-6ecc-4abd-b595-0a9a8dfdec94/Content/_instructor_grade_center/"
-        "grade_center_upload_download.htm"
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,7 @@ def columns(
 
 
 def table(system: str, people: list[Person], points: list[Column]) -> LmsTable:
-    """The table for one system. Raises ``CourseError`` for a system that is not one of `SOURCES`."""
+    """The table for one system. Raises ``CourseError`` for a system that is not one of `FORMATS`."""
     if system not in FORMATS:
         raise CourseError(f"there is no format {system!r}; there is: {', '.join(FORMATS)}")
     safe = [person for person in people if not {person.id[:1], person.email[:1]} & set(FORMULA)]
@@ -86,8 +76,9 @@ def table(system: str, people: list[Person], points: list[Column]) -> LmsTable:
 
 def canvas(people: list[Person], points: list[Column]) -> LmsTable:
     """Canvas: Student, ID, SIS User ID, SIS Login ID, Section, then the assignments; a row of Points Possible below the
-    header. A roster id of digits is Canvas's own number, any other is the login. Source: Canvas's importer (`SOURCES`),
-    which reads the header that Canvas's gradebook exports."""
+    header. A roster id of digits is Canvas's own number, any other is the login. Source: Canvas's importer, which
+    reads the header that Canvas's gradebook exports:
+    https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb"""
     header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *(column.title for column in points)]
     possible = ["Points Possible", "", "", "", "", *(_number(column.points) for column in points)]
     rows = [
@@ -99,7 +90,7 @@ def canvas(people: list[Person], points: list[Column]) -> LmsTable:
 
 def moodle(people: list[Person], points: list[Column]) -> LmsTable:
     """Moodle: the columns of its own export. On import "Map from" is *Email address* and "Map to" *useremail*; a column
-    of points is mapped to a grade item of the course, or makes a new one (`SOURCES`)."""
+    of points is mapped to a grade item of the course, or makes a new one: https://docs.moodle.org/en/Grade_import"""
     header = ["First name", "Last name", "ID number", "Email address", *(column.title for column in points)]
     rows = [
         [as_text(one.first_name), as_text(one.last_name), one.id, one.email, *_points(one, points)] for one in people
@@ -108,7 +99,8 @@ def moodle(people: list[Person], points: list[Column]) -> LmsTable:
 
 
 def brightspace(people: list[Person], points: list[Column]) -> LmsTable:
-    """Brightspace: OrgDefinedID or Username first, then "ITEM Points Grade" for each item, no names (`SOURCES`)."""
+    """Brightspace: OrgDefinedID or Username first, then "ITEM Points Grade" for each item, no names:
+    https://community.d2l.com/brightspace/kb/articles/3538-importing-grades"""
     key = "OrgDefinedID" if people and all(one.id.isdecimal() for one in people) else "Username"
     header = [key, *(f"{column.title} Points Grade" for column in points)]
     return LmsTable([header, *([one.id, *_points(one, points)] for one in people)])
@@ -116,7 +108,9 @@ def brightspace(people: list[Person], points: list[Column]) -> LmsTable:
 
 def blackboard(people: list[Person], points: list[Column]) -> LmsTable:
     """Blackboard: students by Username, every field of a comma-separated file in quotation marks. A title without
-    Blackboard's number of the column ("TITLE |123") makes a new column (`SOURCES`)."""
+    Blackboard's number of the column ("TITLE |123") makes a new column:
+    http://library.blackboard.com/ref/3ea64795-6ecc-4abd-b595-0a9a8dfdec94/Content/_instructor_grade_center/grade_center_upload_download.htm
+    """
     header = ["Last Name", "First Name", "Username", *(column.title for column in points)]
     rows = [[as_text(one.last_name), as_text(one.first_name), one.id, *_points(one, points)] for one in people]
     return LmsTable([header, *rows], quote_all=True)

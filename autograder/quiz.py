@@ -11,22 +11,15 @@ from html import escape, unescape
 from pathlib import Path
 from urllib.parse import quote
 
-import jinja2
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
 from autograder.build.pipeline import texts
 from autograder.build.release import write_zip
 from autograder.build.text import to_notebook
 from autograder.errors import CourseError, TextError
+from autograder.pages import filled
 
-SOURCES = {
-    "moodle": "https://docs.moodle.org/en/Moodle_XML_format",
-    "canvas": "https://www.imsglobal.org/question/",
-    "brightspace": "https://www.imsglobal.org/question/",
-    "blackboard": "https://library.blackboard.com/docs/r7/71/en_US/instructor/bbas_r7_1_instructor/upload_questions.htm",
-}
 QUESTION = re.compile(r"<details><summary>(\d+)\. (.+?)</summary>\s*(.+?)\s*</details>", re.DOTALL)
-TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,9 @@ def write_quiz(root: Path, week: str | None, system: str) -> tuple[Path, int]:
 
 
 def moodle(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
-    """Moodle XML: essays in a category of their own, the answer as general feedback. Formulas are for MathJax."""
+    """Moodle XML: essays in a category of their own, the answer as general feedback. Formulas are for MathJax.
+
+    https://docs.moodle.org/en/Moodle_XML_format"""
     return ".xml", {"quiz.xml": _filled("quiz_moodle.xml.j2", quiz, between_brackets)}
 
 
@@ -101,9 +96,9 @@ def brightspace(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
 
 
 def blackboard(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
-    """Blackboard's own table with tabs between the fields: ESS, the question, a sample answer (`SOURCES`).
-
-    Its Ultra courses take this table too, but no QTI packages.
+    """Blackboard's own table with tabs between the fields: ESS, the question, a sample answer. Its Ultra courses take this
+    table too, but no QTI packages.
+    https://library.blackboard.com/docs/r7/71/en_US/instructor/bbas_r7_1_instructor/upload_questions.htm
     """
     rows = [
         ["ESS", _html_of_question(one), " ".join(as_html(one.answer, between_brackets).split())]
@@ -158,6 +153,7 @@ class _Renderer(IPythonRenderer):
 
 
 def _qti_package(quiz: Quiz, formula: Formula) -> tuple[str, dict[str, bytes]]:
+    """https://www.imsglobal.org/question/"""
     return ".zip", {
         "imsmanifest.xml": _filled("quiz_manifest.xml.j2", quiz, formula),
         f"{quiz.assignment}.xml": _filled("quiz_qti.xml.j2", quiz, formula),
@@ -165,15 +161,8 @@ def _qti_package(quiz: Quiz, formula: Formula) -> tuple[str, dict[str, bytes]]:
 
 
 def _filled(template: str, quiz: Quiz, formula: Formula) -> bytes:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
     items = [(one.number, _html_of_question(one), as_html(one.answer, formula)) for one in quiz.questions]
-    return environment.get_template(template).render(quiz=quiz, items=items).encode()
+    return filled(template, quiz=quiz, items=items).encode()
 
 
 def _html_of_question(one: Question) -> str:

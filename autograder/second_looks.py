@@ -7,7 +7,6 @@ link into formgrader.
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
 from nbgrader.api import Gradebook, MissingEntry, SubmittedNotebook
 
 from autograder.course import assignment_of, exercises
@@ -15,8 +14,8 @@ from autograder.errors import CourseError
 from autograder.grading.plugins.roster import read_table
 from autograder.grading.plugins.score_log import Change, score_log
 from autograder.manifest import Exercise
+from autograder.pages import filled
 
-TEMPLATES = Path(__file__).parent / "templates"
 TABLE = "regrade.csv"
 COLUMNS = ("student", "week", "exercise", "remark")
 
@@ -110,11 +109,7 @@ def _second_look(root: Path, gradebook: Gradebook, assignment: str, request: Req
 
 def write_page(root: Path, assignment: str, looks: list[SecondLook]) -> Path:
     """Write ``report/ASSIGNMENT-regrade.html``; returns its path."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
     path = root / "report" / f"{assignment}-regrade.html"
     path.parent.mkdir(exist_ok=True)
-    page = environment.get_template("second_looks.html.j2").render(assignment=assignment, looks=looks)
-    path.write_text(page, encoding="utf-8")
+    path.write_text(filled("second_looks.html.j2", assignment=assignment, looks=looks), encoding="utf-8")
     return path

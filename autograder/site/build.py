@@ -4,18 +4,17 @@ import os
 import shutil
 from pathlib import Path
 
-import jinja2
-
 from autograder.build.opening import costs
 from autograder.build.pipeline import texts
 from autograder.course import week_number
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST
+from autograder.pages import filled
 from autograder.public_address import PublicAddress, public_address
 from autograder.site.check_links import check_links
 from autograder.site.cross_references import CrossReferences
 from autograder.site.formulas import write_font
-from autograder.site.guides import guide_page, guides
+from autograder.site.guides import guide_page, guides, slug
 from autograder.site.kernels import Kernel, module_summary, read_kernels
 from autograder.site.launch import start_box, write_download
 from autograder.site.markdown import raw
@@ -54,8 +53,8 @@ def write_pages(root: Path, folder: Path) -> None:
     for method in METHODS:
         pages[f"methods/{method.slug}"] = method_page(method, weeks, kernels, references, pictures)
     for guide in guides(root):
-        pages[f"guides/{guide.slug}"] = guide_page(root, guide, address, pictures)
-    pages["methods/index"] = _rendered("methods.md.j2", methods=METHODS, table=method_list())
+        pages[f"guides/{slug(guide)}"] = guide_page(root, guide, address, pictures)
+    pages["methods/index"] = filled("site_methods.md.j2", methods=METHODS, table=method_list())
     pages["reference"] = _reference_page(root, kernels)
     pages["index"] = _title_page(root, weeks, address, folder)
     for name, content in pages.items():
@@ -67,12 +66,12 @@ def write_pages(root: Path, folder: Path) -> None:
 def _title_page(root: Path, weeks: dict[str, Week], address: PublicAddress, folder: Path) -> str:
     clocks, _ = weeks["3"].picture("clocks")
     pictures = Pictures(folder / "extra" / "pictures", "pictures")
-    return _rendered(
-        "index.md.j2",
+    return filled(
+        "site_index.md.j2",
         clocks=raw(f'<div class="picture" data-turns>{pictures.stored(clocks)}</div>'),
         weeks=list(weeks.values()),
         costs=costs,
-        guides=guides(root),
+        guides=[*map(slug, guides(root))],
         address=address,
     )
 
@@ -88,18 +87,7 @@ def _reference_page(root: Path, kernels: dict[str, Kernel]) -> str:
         asked = ", ".join(f"[week {week}](#week-{week})" for week in sorted({weeks[kernel.name] for kernel in found}))
         heading = f"## {module_summary(root, module).rstrip('.')}\n\nFrom {asked}."
         sections.append("\n\n".join([heading, *(kernel.directive() for kernel in found)]))
-    return _rendered("reference.md.j2", sections=sections)
-
-
-def _rendered(template: str, **values: object) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE / "templates"),
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template(template).render(**values)
+    return filled("site_reference.md.j2", sections=sections)
 
 
 def _run_sphinx(text: Path, site: Path) -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from html import unescape
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 from xml.etree.ElementTree import Element, fromstring, tostring
 
@@ -39,12 +39,10 @@ def draw(latex: str, display: bool) -> str:
 
 def write_font(pages: Iterable[str], target: Path) -> None:
     """Write STIX Two Math, cut down to the characters of these pages' formulas, as its licence (OFL 1.1) allows."""
-    package = find_spec("ziamath")  # this package contains the font
-    if package is None or package.origin is None:
-        raise ImportError("No module named 'ziamath'")
+    file = distribution("ziamath").locate_file("ziamath/fonts/STIXTwoMath-Regular.ttf")
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # it logs every table that it prunes
     options = subset.Options(flavor="woff", layout_features=["*"], name_IDs=["*"])  # the names hold the licence
-    font = subset.load_font(str(Path(package.origin).parent / "fonts" / "STIXTwoMath-Regular.ttf"), options)
+    font = subset.load_font(str(file), options)
     wanted = {code for alphabet in ALPHABETS for code in alphabet}
     wanted |= {ord(letter) for page in pages for formula in FORMULA.findall(page) for letter in formula}
     subsetter = subset.Subsetter(options)

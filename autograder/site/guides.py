@@ -1,7 +1,6 @@
 """The guides: docs/*.md, CONTRIBUTING.md and SECURITY.md, with links that resolve on the site."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from autograder.public_address import PublicAddress
@@ -19,45 +18,34 @@ PICTURE = re.compile(r"^!\[(?P<words>[^\]]*)\]\((?P<path>[^)\s]+)\)$", re.MULTIL
 DIAGRAM = re.compile(r"^```mermaid\n(?P<source>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Guide:
-    """One Markdown file of the repository; ``path`` is relative to its root."""
-
-    path: str
-
-    @property
-    def slug(self) -> str:
-        return Path(self.path).stem.lower()
-
-    def title(self, root: Path) -> str:
-        """The file's first heading."""
-        first, _, _ = (root / self.path).read_text(encoding="utf-8").partition("\n")
-        return first.removeprefix("# ")
-
-
-def guides(root: Path) -> tuple[Guide, ...]:
-    """The guides of docs/, those about teaching first, and the two beside README.md."""
+def guides(root: Path) -> tuple[str, ...]:
+    """The guides' paths in the repository: those of docs/, about teaching first, and the two beside README.md."""
     names = sorted(path.stem for path in (root / "docs").glob("*.md"))
     ordered = [*(name for name in FIRST if name in names), *(name for name in names if name not in FIRST)]
-    return (*(Guide(f"docs/{name}.md") for name in ordered), Guide("CONTRIBUTING.md"), Guide("SECURITY.md"))
+    return (*(f"docs/{name}.md" for name in ordered), "CONTRIBUTING.md", "SECURITY.md")
 
 
-def guide_page(root: Path, guide: Guide, address: PublicAddress, pictures: Pictures) -> str:
+def slug(guide: str) -> str:
+    return Path(guide).stem.lower()
+
+
+def guide_page(root: Path, guide: str, address: PublicAddress, pictures: Pictures) -> str:
     """Markdown for the site: links to guides stay within it, links to other files lead to the repository."""
-    others = {other.path: other for other in guides(root)}
-    folder = (root / guide.path).parent
+    others = guides(root)
+    folder = (root / guide).parent
 
     def follow(found: re.Match[str]) -> str:
         path, _, fragment = found["target"].partition("#")
         if not path or "://" in path:
             return found[0]
         place = (folder / path).resolve().relative_to(root).as_posix()
-        if other := others.get(place):
-            words = other.title(root) if found["text"].endswith(".md") else found["text"]  # a site has pages, not files
-            return f"[{words}]({other.slug}.md{f'#{fragment}' if fragment else ''})"
+        if place in others:
+            title = (root / place).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+            words = title if found["text"].endswith(".md") else found["text"]  # a site has pages, not files
+            return f"[{words}]({slug(place)}.md{f'#{fragment}' if fragment else ''})"
         return f"[{found['text']}]({address.page(place)})" if address else found["text"]
 
-    text = LINK.sub(follow, _for_readers((root / guide.path).read_text(encoding="utf-8")))
+    text = LINK.sub(follow, _for_readers((root / guide).read_text(encoding="utf-8")))
     text = PICTURE.sub(lambda found: pictures.file(folder / found["path"], found["words"]), text)
     # Mermaid needs an external script to draw: the picture above its source shows the same.
     return DIAGRAM.sub(

@@ -19,7 +19,7 @@ from helpers import COURSE
 
 from autograder.build.release import NAME, release
 from autograder.errors import TextError
-from autograder.quiz import FORMATS, SOURCES, as_html, between_brackets, equation_image, read_quiz, write_quiz
+from autograder.quiz import FORMATS, as_html, between_brackets, equation_image, read_quiz, write_quiz
 
 QTI = "{http://www.imsglobal.org/xsd/ims_qtiasiv1p2}"
 # Children in their order, each followed by a blank: elements of the DTD that are never written are left out.
@@ -194,10 +194,6 @@ def test_questions_that_do_not_count_from_one_are_refused(numbers: list[int], tm
     text.write_text(f"# %% [markdown]\n# # Week 9\n{page}", encoding="utf-8")
     with pytest.raises(TextError, match=r"source/week9_x\.py: questions must be numbered 1, 2, 3"):
         read_quiz(text)
-
-
-def test_sources_name_every_system() -> None:
-    assert SOURCES.keys() == FORMATS.keys()
 
 
 @pytest.mark.slow
