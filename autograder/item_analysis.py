@@ -30,7 +30,8 @@ Verdicts = dict[str, dict[str, dict[str, Any]]]  # by student and cell
 class Item:
     """One line of the analysis: an exercise, one of its criteria, or a cause named in it.
 
-    ``value`` is the difficulty, or for a cause the share of the students; ``before`` is its last different value.
+    ``value`` is the difficulty, or for a cause the share of the students; ``before`` is its last different value;
+    ``mean`` are the mean points of those graded, and ``full`` counts the students who have all.
     """
 
     number: str
@@ -44,6 +45,8 @@ class Item:
     discrimination: float | None = None
     time_outs: int = 0
     before: float | None = None
+    mean: float | None = None
+    full: int = 0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -79,13 +82,16 @@ def item_analysis(
         rest = [total - (value or 0.0) * (cell in whole) for total, value in zip(totals, column, strict=True)]
         pairs = [(value, other) for value, other in zip(column, rest, strict=True) if value is not None]
         mine = [verdicts.get(score.student, {}).get(cell, {}) for score in graded]
-        item = Item(entry.number, entry.grade_id, "exercise", "", entry.points, len(given), waiting)
-        if given and is_read and entry.points:
-            share = round(sum(given) / len(given) / entry.points, 4)
+        full, mean = given.count(entry.points), sum(given) / len(given) if given else None
+        item = Item(
+            entry.number, entry.grade_id, "exercise", "", entry.points, len(given), waiting, mean=mean, full=full
+        )
+        if mean is not None and is_read and entry.points:
+            share = round(mean / entry.points, 4)
             item = replace(item, value=share, discrimination=correlation(pairs))
         found.append(replace(item, time_outs=sum(any(map(_timed_out, v.get("criteria", []))) for v in mine)))
         found += _criteria(entry, mine, totals, cell in whole)
-        named = Counter(as_text(sentence) for verdict in mine for sentence in set(verdict.get("named", [])))
+        named = Counter(as_text(sentence) for verdict in mine for sentence in dict.fromkeys(verdict.get("named", [])))
         found += [
             Item(entry.number, entry.grade_id, "cause", sentence, 0, count, value=round(count / len(graded), 4))
             for sentence, count in named.most_common()

@@ -8,8 +8,9 @@ import nbformat
 import pytest
 
 from autograder.grading.plugins.gradebook import Score
+from autograder.item_analysis import item_analysis
 from autograder.manifest import MANIFEST
-from autograder.report import _distribution, read_autograded, summaries, write_report
+from autograder.report import _distribution, read_autograded, write_report
 
 WEEK = "week3_rope"
 BEST = float(sum(entry.points for entry in MANIFEST[WEEK]))
@@ -36,14 +37,14 @@ def standing(tmp_path: Path) -> list[Score]:
 
 
 def test_an_exercise_over_the_class(tmp_path: Path, standing: list[Score]) -> None:
-    found = {
-        summary.entry.graded_cell: summary
-        for summary in summaries(tmp_path, WEEK, standing[:2], *read_autograded(tmp_path, WEEK, standing[:2]))
-    }
-    assert list(found) == [entry.graded_cell for entry in MANIFEST[WEEK]]
-    rope, proof = found["rope_frequencies_tests"], found["relative_proof"]
-    assert (rope.graded, rope.waiting, rope.mean, rope.full, rope.causes) == (2, 0, 1.5, 1, [(CAUSE, 2)])
-    assert (proof.graded, proof.waiting, proof.mean, proof.full) == (1, 1, 3.0, 1)
+    items = item_analysis(MANIFEST[WEEK], standing[:2], *read_autograded(tmp_path, WEEK, standing[:2]))
+    found = {item.exercise: item for item in items if item.kind == "exercise"}
+    assert list(found) == [entry.grade_id for entry in MANIFEST[WEEK]]
+    rope, proof = found["rope_frequencies"], found["relative_proof"]
+    assert (rope.students, rope.waiting, rope.value, rope.full) == (2, 0, 0.75, 1)
+    assert (proof.students, proof.waiting, proof.value, proof.full) == (1, 1, 1.0, 1)
+    [cause] = [item for item in items if item.kind == "cause"]
+    assert (cause.exercise, cause.name, cause.students) == ("rope_frequencies", CAUSE, 2)
 
 
 def test_the_page_says_who_waits_and_who_could_not_be_graded(tmp_path: Path, standing: list[Score]) -> None:
