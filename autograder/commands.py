@@ -10,10 +10,9 @@ from pathlib import Path
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from rich.markup import escape
-from traitlets.config import Config
 
 from autograder.classroom import agrees, make_course_root, simulate
-from autograder.course import course_config, exercises, max_score, students_named
+from autograder.course import course_config, course_directory, exercises, max_score, students_named
 from autograder.errors import CourseError, GradingFailed
 from autograder.grading.course_state import is_isolated
 from autograder.grading.executors.grader import Grader
@@ -55,7 +54,7 @@ def autograde(root: Path, assignments: list[str], options: argparse.Namespace, g
 
 def _nearly(root: Path, assignment: str, student: str = "*") -> str:
     """Name the folders that were probably meant for this assignment; empty if there are none."""
-    misnamed = find_submissions(_course(root, assignment), assignment, student).misnamed
+    misnamed = find_submissions(course_directory(root, assignment), assignment, student).misnamed
     return f"; found: {', '.join(f'submitted/{name}' for name in misnamed)}" if misnamed else ""
 
 
@@ -70,7 +69,7 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
         refused |= run.refused
         misnamed |= run.misnamed
         seconds |= run.seconds
-    standing = scores(_course(root, assignment), assignment)
+    standing = scores(course_directory(root, assignment), assignment)
     standing += [Score(name, None, max_score(root, assignment), reason) for name, reason in refused.items()]
     console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
     if options.timings:
@@ -102,7 +101,7 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grad
     # On Ctrl-C while the gradebook is read, SQLAlchemy logs a traceback about its cursor; nobody needs it.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     config = course_config(root)
-    course = _course(root, assignment, config)
+    course = course_directory(root, assignment, config)
     course.student_id = student
     if options.isolation == "none":
         console.print(f"[bold yellow]{NO_ISOLATION}[/bold yellow]")
@@ -139,7 +138,7 @@ def write_feedback(root: Path, assignment: str) -> int:
 def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
     """Return all pages of the week, how many were written now, and how many were up to date."""
     config = course_config(root)
-    converter = CourseFeedback(coursedir=_course(root, assignment, config), config=config)
+    converter = CourseFeedback(coursedir=course_directory(root, assignment, config), config=config)
     log = _quiet(converter)
     try:
         converter.start()
@@ -153,7 +152,7 @@ def report(root: Path, assignment: str) -> int:
     """Write the class report."""
     from autograder.report import write_report  # draws, so it imports matplotlib
 
-    course = _course(root, assignment)
+    course = course_directory(root, assignment)
     standing = scores(course, assignment) if has_gradebook(course) else []
     if not standing:
         raise _nothing_graded(assignment)
@@ -168,7 +167,7 @@ def regrade_requests(root: Path, assignment: str) -> int:
     """Write the page of students' regrade requests."""
     from autograder.second_looks import second_looks, write_page
 
-    course = _course(root, assignment)
+    course = course_directory(root, assignment)
     if not has_gradebook(course):
         raise _nothing_graded(assignment)
     with open_gradebook(course) as gradebook:
@@ -180,7 +179,7 @@ def regrade_requests(root: Path, assignment: str) -> int:
 
 def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     """Write a week's points as the table that a learning management system imports."""
-    course = _course(root, assignment)
+    course = course_directory(root, assignment)
     standing = scores(course, assignment) if has_gradebook(course) else []
     if not standing:
         raise _nothing_graded(assignment)
@@ -202,7 +201,7 @@ def similarity(root: Path, assignment: str, earlier: str) -> int:
     """Write the page of submissions that share more than the exercises require."""
     from autograder.similarity.run import compare_class  # simulates classes from the banks, which import torch
 
-    submissions = find_submissions(_course(root, assignment), assignment)
+    submissions = find_submissions(course_directory(root, assignment), assignment)
     if not submissions.folders:
         raise CourseError(f"no submissions: expected submitted/STUDENT/{assignment}/{assignment}.ipynb")
     with console.status(f"comparing {len(submissions.folders)} submissions …"):
@@ -286,21 +285,13 @@ def _demonstrate(root: Path, target: Path, assignment: str, options: argparse.Na
 
     students = simulate(root, target, assignment, options.students)
     failures = run_autograde(target, assignment, options, grader).failures
-    standing = {score.student: score for score in scores(_course(target, assignment), assignment)}
+    standing = {score.student: score for score in scores(course_directory(target, assignment), assignment)}
     console.print(comparison_table(assignment, students, standing))
     pages, *_ = _feedback_pages(target, assignment)
     page = next((page for page in pages if page.parts[-3] == students[-1].name), pages[0])
     page_of_class = write_report(target, assignment, list(standing.values()), options.isolation != "none")
     console.print(f"Feedback to read: {page}\nClass report: {page_of_class}", highlight=False)
     return len(failures) + sum(not agrees(student, standing.get(student.name)) for student in students)
-
-
-def _course(root: Path, assignment: str, config: Config | None = None) -> CourseDirectory:
-    config = config if config is not None else course_config(root)
-    config.CourseDirectory.root = str(root)
-    course = CourseDirectory(config=config)
-    course.assignment_id = assignment
-    return course
 
 
 def _quiet(converter: BaseConverter) -> CapturedLog:

@@ -12,6 +12,7 @@ from autograder.manifest import MANIFEST, Exercise
 
 if TYPE_CHECKING:  # slower to import than all else here, and the grading process needs neither
     from nbformat import NotebookNode
+    from nbgrader.coursedir import CourseDirectory
     from traitlets.config import Config
 
 MAX_FILES = 3 * 2**20  # bytes of an instructor's own files as JSON: the sandbox gets them all in one message
@@ -223,7 +224,20 @@ def course_config(root: Path) -> "Config":
     """The course root's nbgrader configuration."""
     from traitlets.config.loader import PyFileConfigLoader
 
+    if not (root / "nbgrader_config.py").is_file():
+        raise CourseError(f"{root} is no course: it has no nbgrader_config.py. Run this in the course's folder")
     return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+
+
+def course_directory(root: Path, assignment: str = "", config: "Config | None" = None) -> "CourseDirectory":
+    """nbgrader's folders and settings of the course in ``root``."""
+    from nbgrader.coursedir import CourseDirectory
+
+    config = course_config(root) if config is None else config
+    config.CourseDirectory.root = str(root)
+    course = CourseDirectory(config=config)
+    course.assignment_id = assignment
+    return course
 
 
 def max_score(root: Path, assignment: str) -> float:

@@ -7,14 +7,11 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from autograder.course import course_directory  # imports nbgrader when it is called: doctor must run without
 from autograder.errors import missing_package
-
-if TYPE_CHECKING:  # imports nbgrader, and doctor must run without it
-    from nbgrader.coursedir import CourseDirectory
 
 Finding = tuple[bool, str, str]  # works, what was found, remedy
 
@@ -101,7 +98,7 @@ def _privacy(root: Path) -> Finding:
         return True, "not looked at here", ""
     from autograder import permissions
 
-    shared = bool(_course(root).groupshared)
+    shared = bool(course_directory(root).groupshared)
     if found := permissions.exposures(root, shared):
         where = permissions.remedy(root.resolve(), shared) if permissions.keeps_modes(root) else permissions.NO_MODES
         return False, str(found[0]), f"before a class is graded here: {where}"
@@ -112,7 +109,7 @@ def _gradebook(root: Path) -> Finding:
     from autograder.errors import CourseError
     from autograder.grading.plugins.gradebook import has_gradebook, open_gradebook
 
-    course = _course(root)
+    course = course_directory(root)
     try:
         if not has_gradebook(course):
             return True, "none yet; the first grading makes it", ""
@@ -121,18 +118,6 @@ def _gradebook(root: Path) -> Finding:
             return True, f"{len(gradebook.students)} students, {len(gradebook.assignments)} assignments ({kind})", ""
     except CourseError as error:
         return False, "cannot be opened", str(error)
-
-
-def _course(root: Path) -> "CourseDirectory":
-    """The course's directories, configured by nbgrader_config.py if the course root has one."""
-    from nbgrader.coursedir import CourseDirectory
-    from traitlets.config import Config
-
-    from autograder.course import course_config
-
-    config = course_config(root) if (root / "nbgrader_config.py").is_file() else Config()
-    config.CourseDirectory.root = str(root)
-    return CourseDirectory(config=config)
 
 
 def _isolation() -> Finding:

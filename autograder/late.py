@@ -7,7 +7,6 @@ date. Days for the whole course are spent on the first late days, week by week i
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from nbgrader.api import SubmittedAssignment
@@ -23,15 +22,6 @@ DAY = 86_400  # seconds
 
 
 @dataclass(frozen=True)
-class HandedIn:
-    """An assignment's due date, and how late it was handed in."""
-
-    assignment: str
-    due: datetime
-    seconds_late: float
-
-
-@dataclass(frozen=True)
 class LateTable:
     """Days by student and assignment, either of which may be `ALL`. A student's own row replaces everybody's."""
 
@@ -40,13 +30,13 @@ class LateTable:
     def allowed(self, student: str, assignment: str) -> int:
         return self.days.get((student, assignment), self.days.get((ALL, assignment), 0))
 
-    def beyond(self, student: str, assignment: str, handed_in: Iterable[HandedIn]) -> int:
+    def beyond(self, student: str, assignment: str, handed_in: Iterable[SubmittedAssignment]) -> int:
         """How many days late an assignment is, after extensions and grace days; a started day counts as a whole one."""
         grace = self.allowed(student, ALL)
-        for each in sorted(handed_in, key=lambda each: (each.due, each.assignment)):
-            late = max(0, math.ceil(each.seconds_late / DAY) - self.allowed(student, each.assignment))
+        for each in sorted(handed_in, key=lambda each: (each.duedate, each.name)):
+            late: int = max(0, math.ceil(each.total_seconds_late / DAY) - self.allowed(student, each.name))
             spent = min(late, grace)
-            if each.assignment == assignment:
+            if each.name == assignment:
                 return late - spent
             grace -= spent
         return 0
@@ -88,10 +78,6 @@ class LateDays(LateSubmissionPlugin):
         if table is None:
             penalty: float | None = super().late_submission_penalty(student_id, score, total_seconds_late)
             return penalty
-        handed_in = [_handed_in(each) for each in self.parent.gradebook.student_submissions(student_id) if each.duedate]
+        handed_in = [each for each in self.parent.gradebook.student_submissions(student_id) if each.duedate]
         beyond = table.beyond(student_id, self.parent.assignment_id, handed_in)
         return float(round(score * min(1.0, self.per_day * beyond), 4))  # finer than any share of an eighth of a point
-
-
-def _handed_in(submission: SubmittedAssignment) -> HandedIn:
-    return HandedIn(submission.assignment.name, submission.duedate, submission.total_seconds_late)

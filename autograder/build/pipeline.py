@@ -9,12 +9,11 @@ import nbformat
 from nbconvert.filters import strip_ansi
 from nbgrader.converters import GenerateAssignment, GenerateSolution
 from nbgrader.converters.base import NbGraderException
-from nbgrader.coursedir import CourseDirectory
 
 import autograder
 from autograder.build.preprocessors import PRODUCTS, source_digest
 from autograder.build.text import to_notebook, to_text
-from autograder.course import course_config
+from autograder.course import course_config, course_directory
 from autograder.errors import CourseError, RegionError, TextError
 from autograder.log import CapturedLog
 from autograder.manifest import RELEASED_FILES, SHARED_FILES, SIMULATED_DEVICE
@@ -156,11 +155,8 @@ def import_week(root: Path, text: Path) -> bool:
 
 def _generate(root: Path, stage: Path, converter_class: type, assignment: str) -> None:
     config = course_config(root)
-    config.CourseDirectory.root = str(stage)
     config.CourseDirectory.db_url = f"sqlite:///{stage}/build.db"
-    directory = CourseDirectory(config=config)
-    directory.assignment_id = assignment
-    converter = converter_class(coursedir=directory, config=config)
+    converter = converter_class(coursedir=course_directory(stage, assignment, config), config=config)
     converter.log = log = CapturedLog()
     try:
         converter.start()

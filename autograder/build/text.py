@@ -16,13 +16,7 @@ from autograder.build.preprocessors import KERNEL
 from autograder.errors import TextError
 
 DEFAULTS = {"grade": False, "locked": False, "solution": False, "task": False, "schema_version": 3}
-HEADER = {
-    "jupytext": {
-        "text_representation": {"extension": ".py", "format_name": "percent"},
-        "cell_metadata_filter": "tags,jupyter,nbgrader",
-        "notebook_metadata_filter": "jupytext",
-    },
-}
+FORMAT = {"extension": ".py", "format_name": "percent", "notebook_metadata_filter": "-all"}  # without a YAML header
 FOLDED = {"source_hidden": True}  # for a cell that nobody needs to read; JupyterLab shows its first line
 AFTER = ("After you have run it", "After you have answered")  # titles of the folds that hold the answer to a prediction
 FOLD_AFTER = re.compile(r"<summary>(After .*?)</summary>")
@@ -56,7 +50,7 @@ def to_notebook(text: str) -> NotebookNode:
 def to_text(notebook: NotebookNode) -> str:
     """Convert the instructor's notebook to a text notebook; the inverse of ``to_notebook``."""
     notebook = nbformat.from_dict(notebook)
-    notebook.metadata = NotebookNode(HEADER)
+    notebook.metadata = NotebookNode()
     for cell in notebook.cells:
         cell.source = without_tables(cell.source)
         if "nbgrader" in cell.metadata:
@@ -66,8 +60,7 @@ def to_text(notebook: NotebookNode) -> str:
         cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT if cell.metadata.get(key)})
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    text = jupytext.writes(notebook, fmt="py:percent")
-    return re.sub(r"\A# ---\n.*?# ---\n\n?", "", text, flags=re.DOTALL)
+    return str(jupytext.writes(notebook, fmt=FORMAT))
 
 
 def _is_check(cell: NotebookNode) -> bool:

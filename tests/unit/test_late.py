@@ -10,7 +10,7 @@ from nbgrader.preprocessors import AssignLatePenalties
 
 from autograder.errors import CourseError
 from autograder.grading.plugins import nbgrader_patches
-from autograder.late import DAY, HandedIn, LateDays, LateTable, read_late_table
+from autograder.late import DAY, LateDays, LateTable, read_late_table
 
 HEADER = "student,week,days\n"
 DUE = {"a": datetime(2026, 11, 2), "b": datetime(2026, 11, 9), "c": datetime(2026, 11, 16)}
@@ -24,8 +24,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def late(**days: float) -> list[HandedIn]:
-    return [HandedIn(name, DUE[name], late * DAY) for name, late in days.items()]
+def late(**days: float) -> list[SimpleNamespace]:
+    return [SimpleNamespace(name=name, duedate=DUE[name], total_seconds_late=late * DAY) for name, late in days.items()]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def late(**days: float) -> list[HandedIn]:
     ],
 )
 def test_days_beyond_extension_and_grace(
-    allowed: dict[tuple[str, str], int], handed_in: list[HandedIn], beyond: int
+    allowed: dict[tuple[str, str], int], handed_in: list[SimpleNamespace], beyond: int
 ) -> None:
     assert LateTable(allowed).beyond("ada", "a", handed_in) == beyond
 
