@@ -1,12 +1,13 @@
 """Shared parts of the hidden tests of attention modules (weeks 3, 4 and 7): weights, loading, calling."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from autograder.checks.framework import Check, Hint, Probe
-from autograder.checks.probes import gradient
+from autograder.checks.probes import copies, gradient
 
 PROJECTIONS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")
 BIASES = tuple(name.replace("weight", "bias") for name in PROJECTIONS)
@@ -76,7 +77,7 @@ def far_below(
 def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], **options: Any) -> Any:
     """The student's module with our weights. Entries that the state_dict should not have cost points in one place only:
     here they keep their values, except for the projections' biases, which become zero."""
-    module = cls.with_weights(arguments, options, weights, BIASES)
+    module = cls.made({"weights": dict(weights), "zeroed": list(BIASES)}, *arguments, **options)
     device = next(iter(weights.values())).device
     if device.type != "cpu":
         module.to(device.type)
@@ -95,9 +96,11 @@ def attended(
     base: float | None = None,
     differentiate: bool = False,
     evaluating: bool = False,
+    before: Sequence[tuple[torch.Tensor, dict[str, Any]]] = (),
     **options: Any,
 ) -> Probe:
-    """The output of the student's module with our weights in x's dtype, or its gradient with respect to x."""
+    """The output of the student's module with our weights in x's dtype, or its gradient with respect to x. ``before``
+    are the texts and options of earlier calls of the same module."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads, **({} if base is None else {"base": base}))
@@ -105,33 +108,10 @@ def attended(
             module.eval()
         if x.dtype != torch.float32:
             module.to(x.dtype)
-        leaf = x.clone().requires_grad_(differentiate)
-        output = module(
-            leaf, **{key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in options.items()}
-        )
+        for text, given in (*before, (x, options)):
+            leaf = text.clone().requires_grad_(differentiate)
+            output = module(leaf, **dict(zip(given, copies(given.values()), strict=True)))
         return gradient(output, leaf) if differentiate else output
-
-    return probe
-
-
-def attended_twice(weights: dict, n_heads: int, first: torch.Tensor, then: torch.Tensor) -> Probe:
-    """The output for ``then`` of a module that was called before with ``first``, which has another length."""
-
-    def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads)
-        module(first.clone())
-        return module(then.clone())
-
-    return probe
-
-
-def open_after_causal(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
-    """The output without the causal mask of a module that was called with the mask before, both in x's dtype."""
-
-    def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads).to(x.dtype)
-        module(x.clone(), is_causal=True)
-        return module(x.clone(), is_causal=False)
 
     return probe
 

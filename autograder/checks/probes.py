@@ -6,7 +6,7 @@ every answer of a class, long after the test was written. So what it refers to m
 its tensors: make probes with ``calling``, or in a function that takes their inputs, never over loop variables.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -32,17 +32,20 @@ def calling_refilled(*arguments: Any) -> Probe:
     return lambda subject: subject.called_again(REFILLED, *copies(arguments))
 
 
-def differentiating(*arguments: Any, at: int = 0, place: int | None = None) -> Probe:
+def differentiating(
+    *arguments: Any, at: int = 0, place: int | None = None, keep: Callable[[Any], Any] | None = None
+) -> Probe:
     """The probe that calls the object and takes the gradient with respect to argument number ``at``, of result number
-    ``place`` if there are several."""
+    ``place`` if there are several; of what ``keep`` makes of it, if given."""
 
     def probe(subject: Any) -> torch.Tensor:
         given = copies(arguments)
         given[at].requires_grad_()
-        value, slope = subject.with_slope(given, at, place)
+        value, slope = (subject(*given), None) if keep else subject.with_slope(given, at, place)
         if isinstance(slope, torch.Tensor):
             return slope
-        return gradient(value if place is None else value[place], given[at])
+        value = value if place is None else value[place]
+        return gradient(keep(value) if keep else value, given[at])
 
     return probe
 
@@ -61,6 +64,18 @@ def copies(arguments: Iterable[Any]) -> list[Any]:
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return (tensor.detach() if tensor.requires_grad else tensor).clone()
+
+
+def seen(probe: Probe) -> Probe:
+    """The result of ``probe`` with zeros where the key comes after the query: those entries may hold anything."""
+    return lambda subject: seen_part(probe(subject))
+
+
+def seen_part(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or value.ndim < 2 or value.shape[-2] > value.shape[-1]:
+        return value
+    later = torch.ones(value.shape[-2:], dtype=torch.bool, device=value.device)
+    return value.masked_fill(later.triu(value.shape[-1] - value.shape[-2] + 1), 0)
 
 
 def less(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -82,4 +97,4 @@ def made_there(sizes: tuple[int, ...], *arguments: Any, **options: Any) -> Probe
     """The probe that makes a module with these sizes, moves it to the device of the first argument, and calls it."""
 
     device = arguments[0].device.type
-    return lambda cls: cls.made_on(device, *sizes)(*copies(arguments), **options)
+    return lambda cls: cls.made({"device": device}, *sizes)(*copies(arguments), **options)

@@ -254,7 +254,7 @@ LOW_SUM = Tolerance(rtol=0, atol=0.06)  # bfloat16 sums below 6, rounded once or
 
 def holding(cls: Any, rows: torch.Tensor) -> Any:
     """Return the student's module with ``rows`` as its table, whatever the parameter's name and shape."""
-    module = cls.with_table(rows)
+    module = cls.made({"rows": rows}, *rows.shape)
     if rows.device.type != "cpu":
         module.to(rows.device.type)
     return module
@@ -293,7 +293,7 @@ def added_again(rows: torch.Tensor, other: torch.Tensor, x: torch.Tensor, evalua
         if evaluating:
             module.eval()
         module(x.clone())
-        return module.reloaded(rows)(x.clone())
+        return module.made({"again": rows})(x.clone())
 
     return probe
 

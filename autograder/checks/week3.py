@@ -17,7 +17,6 @@ from autograder.checks.attention_modules import (
     AFTER_OTHER_ENTRIES,
     FOUR_WEIGHTS,
     attended,
-    attended_twice,
     built,
     rising_scores,
     weights_and_text,
@@ -524,20 +523,6 @@ def causal_means(weights: dict, x: torch.Tensor, at_0: bool = False) -> Probe:
     return attended(silent, 1, x, is_causal=True, **options)
 
 
-def attended_after(
-    weights: dict, n_heads: int, x: torch.Tensor, *before: torch.Tensor, **options: torch.Tensor
-) -> Probe:
-    """The output for x with these options, after calls with x at other positions."""
-
-    def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads)
-        for positions in before:
-            module(x.clone(), positions=positions.clone())
-        return module(x.clone(), **{name: value.clone() for name, value in options.items()})
-
-    return probe
-
-
 def _reading_again(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
     """The output of a module that was called before with the same tensors, holding other entries."""
     return lambda cls: built(cls, weights, n_heads).called_again(REFILLED, *copies((x, positions)))
@@ -625,7 +610,7 @@ def attention_in_order(check: Check, name: str) -> None:
     weights, x = weights_and_text(check, 2, 9, 16)
     for first, then in ((9, 4), (3, 9)):
         check.agrees(
-            attended_twice(weights, 2, x[:, :first], x[:, :then]),
+            attended(weights, 2, x[:, :then], before=[(x[:, :first], {})]),
             f"{name}(16, 2) on a text of {first} tokens, then on one of {then}",
             ATTENDED,
             LENGTHS_ONE_BY_ONE,
@@ -656,7 +641,7 @@ def attention_after_positions(check: Check, name: str, weights: dict, x: torch.T
     call = f"{name}(16, 2)(x {tuple(x.shape)}, positions [0, 4, 3, 11])"
     with check.holds(attended(weights, 2, x, positions=other_order), call, ATTENDED):
         check.agrees(
-            attended_after(weights, 2, x, order, positions=other_order),
+            attended(weights, 2, x, before=[(x, {"positions": order})], positions=other_order),
             f"{call} after the same with [0, 3, 4, 11]",
             ATTENDED,
             STALE_POSITIONS,
@@ -665,7 +650,7 @@ def attention_after_positions(check: Check, name: str, weights: dict, x: torch.T
     check.agrees(attended(weights, 2, x.double(), positions=rows), f"{call}) in float64", ATTENDED, MODULE_FLOAT64)
     call = f"{name}(16, 2)(x {tuple(x.shape)})"
     with check.holds(attended(weights, 2, x), call, ATTENDED):
-        after = attended_after(weights, 2, x, rows, rows[1])
+        after = attended(weights, 2, x, before=[(x, {"positions": given}) for given in (rows, rows[1])])
         check.agrees(after, f"{call} after two calls with positions", ATTENDED, STALE)
 
 

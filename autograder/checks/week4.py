@@ -15,9 +15,7 @@ from autograder.checks.attention_modules import (
     FOUR_WEIGHTS,
     attended,
     attended_after_conversion,
-    attended_twice,
     built,
-    open_after_causal,
     rising_scores,
     weights_and_text,
 )
@@ -492,7 +490,7 @@ def causal_attention(check: Check, name: str) -> None:
     check.agrees(turned, f"{name}(16, 4){call}, x transposed", ATTENDED, STRIDES)
     for first, then in ((6, 40), (40, 6)):
         check.agrees(
-            attended_twice(weights, 4, x[:, :first], x[:, :then]),
+            attended(weights, 4, x[:, :then], before=[(x[:, :first], {})]),
             f"{name}(16, 4) on a text of {first} tokens, then on one of {then}",
             ATTENDED,
             LENGTHS,
@@ -554,7 +552,7 @@ def open_dtypes(check: Check, name: str, weights: dict, x: torch.Tensor, open_ri
         )
         twice = check.randn(2, 6, 32, dtype=torch.float64)
         check.agrees(
-            open_after_causal(weights, 8, twice),
+            attended(weights, 8, twice, before=[(twice, {"is_causal": True})], is_causal=False),
             f"{name}(32, 8).to(float64)(x {tuple(twice.shape)}, is_causal=False) after a call with the mask",
             ATTENDED,
             OPEN_AFTER_CAUSAL,

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from autograder.script.script import Mistake
 from autograder.script.verdict import ROUNDED_TOO_FAR
 
 __all__ = [
@@ -58,14 +59,6 @@ class Solution:
     def due(self, points: float) -> float:
         """Return the score that it must get in an exercise of this many points."""
         return float(points) if self.score is None else self.score
-
-
-@dataclass(frozen=True, eq=False)
-class Mistake:
-    """A mistake to recognise: an object that makes it, and a sentence for each thing that it gets wrong."""
-
-    subject: Any
-    says: tuple[str, ...]
 
 
 NAMES = {"math": math, "np": np, "torch": torch, "nn": nn, "F": F}  # what a notebook's set-up cell imports

@@ -6,8 +6,8 @@ makes is noted as a `Question`. A question whose arguments do not depend on any 
 questions are answered.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.utils import _pytree as trees
 
 from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import pullback
-from autograder.grading.sandbox.worker.tensors import call_before, load_table, load_weights
+from autograder.grading.sandbox.worker.tensors import call_before, make_module
 from autograder.script.answer import Answer, Given, answer_of
 
 Probe = Callable[[Any], Any]
@@ -62,14 +62,29 @@ class Subject:
         return answer
 
 
-class Local(Subject):
+class Asked(Subject):
+    """An object that is asked: each call, of it or of a method, is a `Question`, and ``_ask`` answers it."""
+
+    def _ask(self, question: Question) -> Any:
+        raise NotImplementedError
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._ask(Question(None, None, args, kwargs))
+
+    def called_again(self, how: str, *args: Any) -> Any:
+        """Return the result of a call that follows an earlier one with the same arguments (see ``call_before``)."""
+        return self._ask(Question(None, None, args, {}, again=how))
+
+    def made(self, make: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Return a module of this class, loaded or moved as ``make`` says (see ``make_module``)."""
+        return self._ask(Question(None, None, args, kwargs, make=make))
+
+
+class Local(Asked):
     """An object of this process."""
 
     def __init__(self, subject: Any) -> None:
         self.subject = subject
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._handed_out(self.subject(*args, **kwargs))
 
     def __getitem__(self, key: str) -> Any:
         return self.subject[key]
@@ -77,36 +92,12 @@ class Local(Subject):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        found = getattr(self.subject, name)
-        return lambda *args, **kwargs: self._handed_out(found(*args, **kwargs))
-
-    def called_again(self, how: str, *args: Any) -> Any:
-        """Return the result of a call that follows an earlier one with the same arguments (see ``call_before``)."""
-        call_before(how, self.subject, args, {})
-        return self(*args)
+        getattr(self.subject, name)  # raises an error if there is none
+        return lambda *args, **kwargs: self._ask(Question(None, name, args, kwargs))
 
     def with_slope(self, args: Sequence[Any], at: int, place: int | None) -> tuple[Any, Any]:
         """Return a call's result and ``None``: the graph is in this process, so the caller can differentiate it."""
-        return self(*args), None
-
-    def with_weights(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
-    ) -> Any:
-        """A module of this class, loaded with ``weights``; other entries that end in one of ``zeroed`` become zero."""
-        module = self.subject(*args, **kwargs)
-        return self._loaded(module, load_weights(module, weights, zeroed))
-
-    def made_on(self, device: str, *sizes: int) -> Any:
-        """A module of this class with these sizes, moved to ``device``."""
-        return self._handed_out(self.subject(*sizes).requires_grad_(False).to(device))
-
-    def with_table(self, rows: torch.Tensor) -> Any:
-        """A module made with the sizes of ``rows`` as arguments, and loaded with ``rows`` as its only tensor."""
-        return Local(self.subject(*rows.shape)).reloaded(rows)
-
-    def reloaded(self, rows: torch.Tensor) -> Any:
-        """The same module with other ``rows`` in its only tensor."""
-        return self._loaded(self.subject, load_table(self.subject, rows))
+        return self._ask(Question(None, None, tuple(args), {}, slope=(at, place))), None
 
     def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
         """The gradients of a module's trainable parameters; its output on ``x`` has cotangent ``weigh(output)``."""
@@ -115,13 +106,19 @@ class Local(Subject):
         wanted = [parameter for parameter in self.subject.parameters() if parameter.requires_grad]
         return list(pullback([output], wanted, [weigh(output)], allow_unused=True)) if wanted else []
 
-    def _loaded(self, module: Any, unloaded: str) -> Any:
-        if unloaded:
-            raise StudentError(("KeyError",), unloaded)
-        return self._handed_out(module)
-
-    def _handed_out(self, value: Any) -> Any:
+    def _ask(self, question: Question) -> Any:
+        value = self._answer(question)
         return Local(value) if callable(value) and not isinstance(value, (torch.Tensor, Local)) else value
+
+    def _answer(self, question: Question) -> Any:
+        if question.make is not None:
+            module, unloaded = make_module(self.subject, question.args, question.kwargs, question.make)
+            if unloaded:
+                raise StudentError(("KeyError",), unloaded)
+            return module
+        target = getattr(self.subject, question.method) if question.method else self.subject
+        call_before(question.again, target, question.args, question.kwargs)
+        return target(*question.args, **question.kwargs)
 
 
 class _Recording(Local):
@@ -135,53 +132,16 @@ class _Recording(Local):
         """Record another object too. Its questions come in between and are never sent ahead."""
         return _Recording(other, self._log, is_aside=True) if callable(other) else other
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._noted(Question(self._number, None, args, kwargs), lambda: self.subject(*args, **kwargs))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        found = getattr(self.subject, name)
-        return lambda *args, **kwargs: self._noted(
-            Question(self._number, name, args, kwargs), lambda: found(*args, **kwargs)
-        )
-
-    def called_again(self, how: str, *args: Any) -> Any:
-        return self._noted(
-            Question(self._number, None, args, {}, again=how), lambda: Local(self.subject).called_again(how, *args)
-        )
-
-    def with_slope(self, args: Sequence[Any], at: int, place: int | None) -> tuple[Any, Any]:
-        question = Question(self._number, None, tuple(args), {}, slope=(at, place))
-        return self._noted(question, lambda: self.subject(*args)), None
-
-    def with_weights(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
-    ) -> Any:
-        question = Question(self._number, None, args, kwargs, make={"weights": dict(weights), "zeroed": list(zeroed)})
-        return self._noted(question, lambda: Local(self.subject).with_weights(args, kwargs, weights, zeroed))
-
-    def made_on(self, device: str, *sizes: int) -> Any:
-        question = Question(self._number, None, sizes, {}, make={"device": device})
-        return self._noted(question, lambda: Local(self.subject).made_on(device, *sizes))
-
-    def with_table(self, rows: torch.Tensor) -> Any:
-        question = Question(self._number, None, tuple(rows.shape), {}, make={"rows": rows})
-        return self._noted(question, lambda: Local(self.subject).with_table(rows))
-
-    def reloaded(self, rows: torch.Tensor) -> Any:
-        question = Question(self._number, None, (), {}, make={"again": rows})
-        return self._noted(question, lambda: Local(self.subject).reloaded(rows))
-
     def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
-        question = Question(self._number, None, (x.clone().requires_grad_(),), {})
+        question = Question(None, None, (x.clone().requires_grad_(),), {})
         return list(self._noted(question, lambda: Local(self.subject).parameter_gradients(x, weigh)))
 
+    def _ask(self, question: Question) -> Any:
+        return self._noted(question, lambda: self._answer(question))
+
     def _noted(self, question: Question, call: Callable[[], Any]) -> Any:
-        number = self._log.note(question)
-        question.is_plain &= not self._is_aside
-        value = call()
-        value = value.subject if isinstance(value, Local) else value
+        number = self._log.note(replace(question, made_by=self._number), self._is_aside)
+        value = plain(call())
         if callable(value) and not isinstance(value, torch.Tensor):
             return _Recording(value, self._log, number, self._is_aside)
         self._log.has_given_values = True
@@ -198,11 +158,12 @@ class _Log:
         self.has_given_values = False
         self.may_depend = False
 
-    def note(self, question: Question) -> int:
+    def note(self, question: Question, is_aside: bool) -> int:
+        """Keep a new question, with copies of its tensors."""
         self.may_depend |= self.has_given_values
         question.args = trees.tree_map_only(torch.Tensor, _copied, question.args)
         question.kwargs = trees.tree_map_only(torch.Tensor, _copied, question.kwargs)
-        question.is_plain = not any(
+        question.is_plain = not is_aside and not any(
             callable(leaf) and not isinstance(leaf, torch.Tensor)
             for leaf in trees.tree_leaves((question.args, question.kwargs))
         )

@@ -308,6 +308,14 @@ class Script:
         return list(itertools.chain.from_iterable(block.steps for block in self.blocks))
 
 
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """A mistake to recognise: an object that makes it, and a sentence for each thing that it gets wrong."""
+
+    subject: Any
+    says: tuple[str, ...]
+
+
 @dataclass(eq=False, frozen=True)
 class Exercise:
     """One hidden test. Called with a student's answer, it returns the verdict. Outside of the grader, for example in
@@ -319,7 +327,7 @@ class Exercise:
     points: float
     right: Any
     write: Callable[[Any, int, str], Script]  # from a right object, a seed and a device
-    mistakes: Callable[[], Sequence[Any]]  # the known ones, with ``subject`` and ``says``
+    mistakes: Callable[[], Sequence[Mistake]]
     returns: tuple[str, ...] = ()  # names of several results, for messages
     # Sentences of mistakes that cost nothing again if they are repeated here.
     carried: Callable[[], Collection[str]] = tuple

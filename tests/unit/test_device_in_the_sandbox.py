@@ -70,7 +70,7 @@ def test_an_answer_that_forgets_the_device_raises_what_it_would_raise_on_a_gpu(s
 
 def test_a_module_moves_to_the_device(session: Session) -> None:
     cls = session.lookup(["Layer"])["Layer"]
-    for layer in (cls().to(simulated_device.NAME), cls.made_on(simulated_device.NAME)):
+    for layer in (cls().to(simulated_device.NAME), cls.made({"device": simulated_device.NAME})):
         assert layer(there(1, 2, 3)).device.type == simulated_device.NAME
 
 

@@ -22,7 +22,7 @@ WEIGHTS = {"weight": torch.tensor([[2.0, 1.0]]), "bias": torch.tensor([1.0])}
 
 def test_a_module_that_a_question_makes_is_asked_by_its_number() -> None:
     def twice(cls: Any) -> list[Any]:
-        module = cls.with_weights((2, 1), {}, WEIGHTS, [])
+        module = cls.made({"weights": WEIGHTS, "zeroed": []}, 2, 1)
         module.to(torch.float64)
         return [module(torch.tensor(x, dtype=torch.float64)).tolist() for x in ([3.0, 4.0], [0.0, 0.0])]
 

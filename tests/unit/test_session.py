@@ -417,7 +417,7 @@ def test_a_module_is_made_and_loaded(session: Session) -> None:
     )
     net = session.lookup(["Net"])["Net"]
     weight, x = torch.randn(3, 3), torch.randn(2, 3)
-    made = net.with_weights((3,), {}, {"q_proj.weight": weight}, ("q_proj.bias",))
+    made = net.made({"weights": {"q_proj.weight": weight}, "zeroed": ["q_proj.bias"]}, 3)
     made.eval()
     made.to(dtype=torch.float64)
     out = made(x.double())
@@ -426,9 +426,9 @@ def test_a_module_is_made_and_loaded(session: Session) -> None:
     made.to(torch.float32)
     assert torch.allclose(made(x), x @ weight.T)
     with pytest.raises(StudentError, match="the state_dict has no 'k_proj.weight'"):
-        net.with_weights((3,), {}, {"k_proj.weight": weight}, ())
+        net.made({"weights": {"k_proj.weight": weight}, "zeroed": []}, 3)
     with pytest.raises(StudentError, match="missing 1 required positional argument"):
-        net.with_weights((), {}, {"q_proj.weight": weight}, ())
+        net.made({"weights": {"q_proj.weight": weight}, "zeroed": []})
 
 
 def test_a_table_is_loaded_whatever_it_is_called(session: Session) -> None:
@@ -439,12 +439,12 @@ def test_a_table_is_loaded_whatever_it_is_called(session: Session) -> None:
         "    def forward(self, x):\n        return x + self.turned.T[: len(x)]\nimport torch",
     )
     table, rows = session.lookup(["Table"])["Table"], torch.randn(4, 3)
-    module = table.with_table(rows)
+    module = table.made({"rows": rows}, *rows.shape)
     assert torch.equal(module(torch.zeros(2, 3)), rows[:2])
     assert set(module.state_dict()) == {"turned"}
     with pytest.raises(StudentError, match="several tensors of max_len"):
-        table.with_table(torch.randn(2, 3))
-    assert torch.equal(module.reloaded(rows + 1)(torch.zeros(2, 3)), rows[:2] + 1)
+        table.made({"rows": torch.randn(2, 3)}, 2, 3)
+    assert torch.equal(module.made({"again": rows + 1})(torch.zeros(2, 3)), rows[:2] + 1)
 
 
 def test_a_module_that_cannot_be_called_is_no_module(session: Session) -> None:
@@ -453,7 +453,7 @@ def test_a_module_that_cannot_be_called_is_no_module(session: Session) -> None:
         "class Odd:\n    def state_dict(self):\n        return {}\n    def load_state_dict(self, state):\n        pass",
     )
     with pytest.raises(StudentError, match="cannot be called"):
-        session.lookup(["Odd"])["Odd"].with_weights((), {}, {}, ())
+        session.lookup(["Odd"])["Odd"].made({"weights": {}, "zeroed": []})
 
 
 @pytest.mark.parametrize(
@@ -589,7 +589,7 @@ def test_what_was_refused_memory_is_not_called_by_others(session: Session, body:
     found = session.lookup(["hoards", "caller"])
     with pytest.raises(StudentError):
         found["hoards"]()
-    assert session.crashed == {"hoards"}
+    assert session.crashes.functions == {"hoards"}
     with pytest.raises(StudentError, match="not called again"):
         found["caller"]()
 
@@ -819,7 +819,7 @@ def test_what_has_hung_or_died_raises_whoever_calls_it(hurried: Session, how: st
     for call in (hangs, cls):
         with pytest.raises(StudentError):
             call(1)
-    assert hurried.crashed == {"hangs", "Hangs"}
+    assert hurried.crashes.functions == {"hangs", "Hangs"}
     assert "not called again" in hurried.execute("b", "hangs(3)").error.message
     assert hurried.execute("c", CALLERS).error is None
     generation, found = hurried.generation, hurried.lookup(["caller", "catcher", "Heir"])
@@ -833,7 +833,7 @@ def test_what_has_hung_or_died_raises_whoever_calls_it(hurried: Session, how: st
     with pytest.raises(StudentError, match="not called again"):
         found["caller"](3)
     assert hurried.generation == generation, "and nothing of this ends a process"
-    hurried.retire_crashed()
+    hurried.crashes.retire_functions()
     for call in (hangs, cls):
         with pytest.raises(StudentError, match="too often"):
             call(3)
@@ -882,7 +882,7 @@ def test_what_others_have_used_up_costs_no_right_answer(hurried_sandbox: Sandbox
         for _ in range(8):
             with contextlib.suppress(StudentError):
                 f()
-        session.retire_crashed()
+        session.crashes.retire_functions()
     assert session._budget.is_spent
     assert session.execute("b", "def late(n): return right(n) + 1").error is None
     found = session.lookup(["right", "late", "answers"])

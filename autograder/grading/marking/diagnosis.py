@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -17,17 +17,7 @@ from autograder.grading.marking.result_cache import ResultCache
 from autograder.script.answer import Given, Raised
 from autograder.script.compare import difference
 from autograder.script.question import Local
-from autograder.script.script import Hint, Step
-
-
-class Mistake(Protocol):
-    """A mistake to recognise: an object that makes it, and a sentence for each thing that it gets wrong."""
-
-    @property
-    def subject(self) -> Any: ...
-
-    @property
-    def says(self) -> tuple[str, ...]: ...
+from autograder.script.script import Hint, Mistake, Step
 
 
 @dataclass(frozen=True)

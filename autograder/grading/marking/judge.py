@@ -109,7 +109,7 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
         with grading(task.seed, sandbox.device, cache) as marking, at_most(sandbox.limits.checking_cpu):
             marking.replacing = partial(in_the_sandbox, task, session)
             marking.anew = partial(from_its_cell, task, session)
-            marking.crashed = lambda: session.crashed
+            marking.crashed = lambda: session.crashes.functions
             _run_cells(task, session, marking, result)
     except BrokenCheck as error:
         return Failure(task.key, f"a hidden test of the course is broken: {error}")
@@ -194,7 +194,7 @@ def _run_test(
     except Exception as problem:  # a test met a student's value it cannot work with
         error = f"{type(problem).__name__}: {problem}"
     if cell.points:
-        session.retire_crashed()
+        session.crashes.retire_functions()
     verdicts = marking.verdicts[before:]
     if error and not verdicts and cell.points:
         verdicts = [Verdict("", "", cell.points, [Criterion("an answer", cell.points, 0.0, error[:500])])]

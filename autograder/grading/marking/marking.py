@@ -18,12 +18,12 @@ from typing import Any
 from autograder.errors import BrokenCheck
 from autograder.grading.marking.diagnosis import Diagnosis
 from autograder.grading.marking.replay import Record, Trial, as_subject, asked, replay
-from autograder.grading.marking.result_cache import NoCache, ResultCache
+from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import in_this_process
 from autograder.script.answer import Absent, Raised
 from autograder.script.compare import difference, significant_digits
 from autograder.script.context import marker
-from autograder.script.script import Exercise, Script
+from autograder.script.script import Entry, Exercise, Script
 from autograder.script.verdict import ROUNDED_TOO_FAR, Verdict
 
 ONE_SLIP = "Only `{}` is wrong; your other numbers are right. Compute it again, and look for a typing slip."
@@ -39,7 +39,7 @@ class Marking:
 
     seed: int = 0
     device: str = "cpu"
-    cache: ResultCache = field(default_factory=NoCache)
+    cache: ResultCache = field(default_factory=ResultCache)
     verdicts: list[Verdict] = field(default_factory=list)
     replacing: Replacing = in_this_process
     # Given an answer's name and the answer, returns a fresh one that remembers no earlier question.
@@ -158,7 +158,7 @@ class Marking:
 @contextmanager
 def grading(seed: int = 0, device: str = "cpu", cache: ResultCache | None = None) -> Iterator[Marking]:
     """The context in which hidden tests run. Outside of it they end the process."""
-    marking = Marking(seed, device, cache or NoCache())
+    marking = Marking(seed, device, cache or ResultCache())
     token = marker.set(marking.mark)
     try:
         yield marking
@@ -189,12 +189,13 @@ def _may_be_mended(trial: Trial, student: Any) -> bool:
 
 def _of_entries(trial: Trial, named: list[str]) -> list[str]:
     """Return what to say of a hand computation: rounded too far, a slip in one entry, or else what ``named`` says."""
-    wrong = [entry for entry in trial.entries if entry.is_wrong]
-    rounded = [entry for entry in wrong if entry.number is not None and entry.step.is_rounded(entry.number)]
-    if wrong and len(rounded) == len(wrong) and any(significant_digits(entry.number) > 1 for entry in wrong):
+    entries = [(it.step, it.step.number(it.answer), it.met) for it in trial.records if isinstance(it.step, Entry)]
+    wrong = [(step, number) for step, number, met in entries if not met]
+    rounded = [number for step, number in wrong if number is not None and step.is_rounded(number)]
+    if wrong and len(rounded) == len(wrong) and any(significant_digits(number) > 1 for number in rounded):
         return [ROUNDED_TOO_FAR]
-    if not named and len(wrong) == 1 and wrong[0].number is not None and len(trial.entries) > 2:
-        return [ONE_SLIP.format(wrong[0].step.key)]
+    if not named and len(wrong) == 1 and wrong[0][1] is not None and len(entries) > 2:
+        return [ONE_SLIP.format(wrong[0][0].key)]
     return named
 
 

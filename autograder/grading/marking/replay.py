@@ -14,7 +14,6 @@ from autograder.script.question import Local, Question, Subject, plain
 from autograder.script.script import (
     UNANSWERED,
     Block,
-    Entry,
     Exercise,
     Fault,
     Reached,
@@ -42,15 +41,6 @@ class Record:
 
 
 @dataclass(eq=False)
-class EntryGiven:
-    """An entry of a hand computation, as the student gave it."""
-
-    step: Entry
-    is_wrong: bool
-    number: float | None
-
-
-@dataclass(eq=False)
 class Trial:
     """The outcome of a script for one answer, before the diagnosis."""
 
@@ -60,7 +50,6 @@ class Trial:
     missed: list[Block] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     named: list[str] = field(default_factory=list)  # causes that the steps themselves name
-    entries: list[EntryGiven] = field(default_factory=list)
     changes_in_place: bool = False
     note: str = ""
 
@@ -151,8 +140,6 @@ class _Replay:
         else:
             fault = step.fault(answer, self._trial.exercise.returns)
         self._trial.changes_in_place |= bool(changed) and isinstance(answer, Given)
-        if isinstance(step, Entry):
-            self._trial.entries.append(EntryGiven(step, fault is not None, step.number(answer) if fault else None))
         if step.leaves_record or (step.remembers_errors and isinstance(answer, Raised)):
             record.met = fault is None
             self._trial.records.append(record)

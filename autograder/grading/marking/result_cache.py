@@ -39,12 +39,5 @@ class ResultCache:
         return value
 
 
-class NoCache(ResultCache):
-    """A cache that keeps nothing."""
-
-    def recall(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        return compute()
-
-
 def _bytes(value: Any) -> int:
     return sum(leaf.nbytes for leaf in trees.tree_leaves(value) if isinstance(leaf, torch.Tensor))

@@ -4,7 +4,7 @@ A proxy can be called with tensors, differentiated through, and asked for a stat
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,9 +14,8 @@ from torch.utils import _pytree as trees
 from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import pullback
 from autograder.grading.sandbox.worker.tensors import tensors_in
-from autograder.grading.sandbox.worker.wire import Reference
 from autograder.script.context import watched
-from autograder.script.question import Plan, Question, Subject
+from autograder.script.question import Asked, Plan, Question
 
 METHODS = frozenset({"state_dict", "load_state_dict", "parameters", "named_parameters", "to", "train", "eval"})
 
@@ -50,16 +49,13 @@ class Caller(Protocol):
         """Return the gradients of an earlier call's input tensors, or of the parameters of module number ``of``."""
 
 
-class RemoteObject(Subject):
+class RemoteObject(Asked):
     """A student's function, class or module, seen from the trusted side."""
 
-    def __init__(self, session: Caller, reference: Reference, name: str | None, origin: str = "") -> None:
+    def __init__(self, session: Caller, number: int, name: str | None, origin: str = "") -> None:
         """``name`` is the name in the notebook. A call's result has none; its ``origin`` is the name that led to it."""
-        self._session, self._reference, self._name, self._origin = session, reference, name, origin or name or ""
+        self._session, self._number, self._name, self._origin = session, number, name, origin or name or ""
         self._generation = session.generation
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _call(self, None, args, kwargs)
 
     def begin(self, script: Plan, is_sure: bool = True) -> None:
         self._session.begin(self, script, is_sure)
@@ -67,55 +63,32 @@ class RemoteObject(Subject):
     def at(self, step: Any, goes_well: bool) -> None:
         self._session.at(step, goes_well)
 
-    def called_again(self, how: str, *args: Any) -> Any:
-        """Return the result of a call that follows an earlier one with the same arguments (see ``call_before``)."""
-        return self._ask(Question(None, None, args, {}, again=how)).value
-
     def with_slope(self, args: Sequence[Any], at: int, place: int | None) -> tuple[Any, Any]:
         """Return a call's result and, from the same message, the gradient of the result (or of its part number
         ``place``) with respect to argument number ``at``; ``None`` if there is no gradient."""
-        returned = self._ask(Question(None, None, tuple(args), {}, slope=(at, place)))
+        returned = self._session.call(self, Question(None, None, tuple(args), {}, slope=(at, place)))
         return returned.value, returned.slope
-
-    def with_weights(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, torch.Tensor], zeroed: Sequence[str]
-    ) -> Any:
-        """A module of this class, loaded with ``weights``; other entries that end in one of ``zeroed`` become zero."""
-        return self._module(Question(None, None, args, kwargs, make={"weights": dict(weights), "zeroed": list(zeroed)}))
-
-    def made_on(self, device: str, *sizes: int) -> Any:
-        """A module of this class with these sizes, moved to ``device``."""
-        return self._module(Question(None, None, sizes, {}, make={"device": device}))
-
-    def with_table(self, rows: torch.Tensor) -> Any:
-        """A module made with the sizes of ``rows`` as arguments, and loaded with ``rows`` as its only tensor."""
-        return self._module(Question(None, None, tuple(rows.shape), {}, make={"rows": rows}))
-
-    def reloaded(self, rows: torch.Tensor) -> Any:
-        """The same module with other ``rows`` in its only tensor."""
-        return self._module(Question(None, None, (), {}, make={"again": rows}))
 
     def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
         """Gradients of a module's trainable parameters, with ``weigh(output)`` as cotangent of the output for ``x``."""
-        returned = self._ask(Question(None, None, (x.clone().requires_grad_(),), {}))
-        return self._session.backward(returned.call, [weigh(returned.value)], self._reference.id)
+        returned = self._session.call(self, Question(None, None, (x.clone().requires_grad_(),), {}))
+        return self._session.backward(returned.call, [weigh(returned.value)], self._number)
 
-    def _ask(self, question: Question) -> Returned:
-        return self._session.call(self, question)
-
-    def _module(self, question: Question) -> Any:
-        module = self._ask(question).value
+    def _ask(self, question: Question) -> Any:
+        if question.make is None:
+            return _call(self, question)
+        module = self._session.call(self, question).value
         if not isinstance(module, RemoteObject):
             raise StudentError(("TypeError",), "what your class makes cannot be called")
         return module
 
     def __getattr__(self, name: str) -> Any:
         if name in METHODS:
-            return lambda *args, **kwargs: _call(self, name, args, kwargs)
+            return lambda *args, **kwargs: _call(self, Question(None, name, args, kwargs))
         raise AttributeError(f"a check may not use .{name} of a student's object")
 
     def __repr__(self) -> str:
-        return f"<student's {self._reference.type_name}>"
+        return "<a student's object>"
 
 
 class _Differentiable(torch.autograd.Function):
@@ -157,13 +130,13 @@ def gradients(
     )
 
 
-def _call(proxy: RemoteObject, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call(proxy: RemoteObject, question: Question) -> Any:
     session = proxy._session
-    inputs = tensors_in((args, kwargs))
+    inputs = tensors_in((question.args, question.kwargs))
     state: dict[str, Any] = {"session": session}
 
     def run() -> None:
-        returned = session.call(proxy, Question(None, method, args, kwargs), watched.get())
+        returned = session.call(proxy, question, watched.get())
         state["value"], state["call"] = returned.value, returned.call
         for index, tensor in returned.changed:  # repeat the in-place changes on this side
             if 0 <= index < len(inputs) and _is_watched(inputs[index]):

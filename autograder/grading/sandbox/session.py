@@ -44,7 +44,7 @@ class Session:
         self._serial = 0
         self._budget = Budget.of(self.limits)
         self._is_over = False
-        self._crashes = Crashes(self.limits)
+        self.crashes = Crashes(self.limits)
         self._aside: list[str] = []  # functions that raise when they are called, in this fork
         self._ahead = Ahead()
         self._looked_up = NOTHING_KNOWN  # the names looked up after the last cell, the values found and their payload
@@ -78,15 +78,6 @@ class Session:
         except WireError as error:
             return CellRun(error=garbage(error))
 
-    @property
-    def crashed(self) -> set[str]:
-        """The functions that have hung, died or been refused memory."""
-        return self._crashes.functions
-
-    def retire_crashed(self) -> None:
-        """Refuse all further calls of crashed functions, because their tests are over."""
-        self._crashes.retire_functions()
-
     @contextlib.contextmanager
     def replacing(self, functions: Mapping[str, Callable[..., Any]], modules: Collection[str] = ()) -> Iterator[None]:
         """Put functions of this side into the notebook under these names for the block. A name in ``modules`` gets a
@@ -110,7 +101,7 @@ class Session:
         """The student's values of these names: plain data by value, everything else as proxies."""
         try:
             known, found, payload = self._looked_up
-            if not known.issuperset(names) or self._crashes.any or self._replaced:
+            if not known.issuperset(names) or self.crashes.any or self._replaced:
                 self._set_aside_crashed(except_for=names)
                 header, payload = self._request({"op": "lookup", "names": names}, self.limits.call_cpu)
                 found = header.get("found")
@@ -137,7 +128,7 @@ class Session:
 
         def ask() -> tuple[dict[str, Any], bytes]:
             self._called = target._origin
-            self._crashes.require_few(self._called, bool(self._replaced))  # before a fork is opened for it
+            self.crashes.require_few(self._called, bool(self._replaced))  # before a fork is opened for it
             self._set_aside_crashed(except_for=[self._called])
             planned = None if watched else self._ahead.next(target, question)
             if planned is not None:
@@ -157,7 +148,7 @@ class Session:
         header, payload = self._without_orphans(ask)
         if error := error_in(header.get("error")):
             if error.is_out_of_memory:  # the next call may happen to be killed or time out instead
-                self._crashes.note(self._called, bool(self._replaced))
+                self.crashes.note(self._called, bool(self._replaced))
             raise error
         if unloaded := header.get("unloaded"):
             raise StudentError(("KeyError",), str(unloaded)[:200])
@@ -198,10 +189,10 @@ class Session:
 
     def _set_aside_crashed(self, except_for: Collection[str] = ()) -> None:
         """Make functions that have hung or died raise when they are called, but for those in ``except_for``."""
-        if not self._crashes.any:
+        if not self.crashes.any:
             return
         self._ensure_running()  # a new fork runs the cells again with all of them set aside
-        names = sorted(self.crashed.difference(except_for))
+        names = sorted(self.crashes.functions.difference(except_for))
         if names != self._aside:
             self._request({"op": "set_aside", "names": names}, self.limits.call_cpu)
             self._aside = names
@@ -232,7 +223,7 @@ class Session:
         self, header: dict[str, Any], cpu_seconds: float, payload: bytes = b"", culprit: str = ""
     ) -> tuple[dict[str, Any], bytes]:
         """Send a request and return the reply."""
-        self._crashes.require_few(culprit, bool(self._replaced))
+        self.crashes.require_few(culprit, bool(self._replaced))
         self._drop(self._ahead.take_back())
         self._ensure_running()
         self._serial += 1
@@ -253,10 +244,10 @@ class Session:
         function or cell that is run."""
         job = self._ensure_running()
         connection = job.connection
-        limits, budget, grace = self.limits, self._budget, self._crashes.grace(culprit)
+        limits, budget, grace = self.limits, self._budget, self.crashes.grace(culprit)
         idle_seconds = cpu_seconds * limits.patience
         wall_seconds = idle_seconds * (STARVED if job.tree else 1)
-        if budget.is_spent or self._crashes.is_known(culprit):
+        if budget.is_spent or self.crashes.is_known(culprit):
             cpu_seconds = idle_seconds = min(cpu_seconds, limits.retry)
         monitor = UsageMonitor(job, cpu_seconds, idle_seconds, limits, budget, grace, counts_threads=cell is not None)
         deadline = time.monotonic() + wall_seconds  # for all frames together
@@ -324,13 +315,13 @@ class Session:
 
     def _without_orphans(self, ask: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
         """Ask. If that fails while processes of earlier cells may still run, ask again without these cells."""
-        history, crashes = self._history, self._crashes.counts()
+        history, crashes = self._history, self.crashes.counts()
         while True:
             try:
                 return ask()
             except StudentError as error:
                 if self._forget_orphans(error):
-                    self._crashes.take_back(crashes)  # the code that was asked may not be the cause
+                    self.crashes.take_back(crashes)  # the code that was asked may not be the cause
                     continue
                 if self._history is not history:  # the cells left out were not the cause
                     self._history = history
@@ -347,7 +338,7 @@ class Session:
         return True
 
     def _abandon(self, culprit: str = "") -> None:
-        self._crashes.note(culprit, bool(self._replaced))
+        self.crashes.note(culprit, bool(self._replaced))
         self._ahead.lose()
         if self.close():
             raise SandboxError("the machine ran out of memory; free some, or grade fewer at the same time (WORKERS=1)")
@@ -357,7 +348,7 @@ class Session:
         while self._job is None:
             if self._is_over:
                 raise StudentError(("TimeoutError",), "not run: what this notebook returns takes too long to check")
-            self._crashes.require_few_of_cells()
+            self.crashes.require_few_of_cells()
             self.generation += 1
             self._job = self.sandbox.open(self.files, self.seed)
             for cell, source in list(self._history):
@@ -374,13 +365,11 @@ class Session:
     # ---- values
 
     def _decoder(self, payload: bytes, name: str | None = None, origin: str = "") -> Decoder:
-        return Decoder(
-            payload, lambda reference: RemoteObject(self, reference, name, origin), device=self.sandbox.device
-        )
+        return Decoder(payload, lambda number: RemoteObject(self, number, name, origin), device=self.sandbox.device)
 
     def _refer(self, value: Any) -> dict[str, Any] | None:
         if isinstance(value, RemoteObject):
-            return {"r": {"id": self._target(value), "type": "object"}}
+            return {"r": self._target(value)}
         if callable(value):
             self._callbacks.append(value)
             return {"c": len(self._callbacks) - 1}
@@ -394,5 +383,5 @@ class Session:
                 raise StudentError(
                     ("ProcessEnded",), "an earlier call ended the Python process, and this object with it"
                 )
-            proxy._reference, proxy._generation = fresh._reference, self.generation
-        return proxy._reference.id
+            proxy._number, proxy._generation = fresh._number, self.generation
+        return proxy._number

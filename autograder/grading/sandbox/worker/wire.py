@@ -5,7 +5,7 @@ no eval. Every size is checked before memory is taken for it.
 
 A frame is ``!II`` (bytes of JSON, bytes of payload), the JSON header, the payload. Values are JSON scalars or one-key
 objects: ``{"l": [...]}`` list, ``{"u": [...]}`` tuple, ``{"d": [[key, value], ...]}`` dict, ``{"T": {...}}`` tensor
-(its bytes in the payload), ``{"dtype": "float32"}``, ``{"r": {...}}`` an object that stays where it is, ``{"c": 3}`` a
+(its bytes in the payload), ``{"dtype": "float32"}``, ``{"r": 3}`` an object that stays where it is, ``{"c": 3}`` a
 function of the check's that the student's code may call, ``{"x": "ndarray"}`` something that cannot cross.
 """
 
@@ -57,14 +57,6 @@ class PeerSlow(WireError):
 class Opaque:
     """Stands for a value that cannot cross; only the name of its type does."""
 
-    type_name: str
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Names an object that stays on the other side."""
-
-    id: int
     type_name: str
 
 
@@ -166,7 +158,7 @@ class Decoder:
     """Turns JSON and payload that are not trusted back into values. ``resolve`` turns references into objects."""
 
     payload: bytes
-    resolve: Callable[[Reference], Any] = lambda reference: reference
+    resolve: Callable[[int], Any] = lambda number: number
     callback: Callable[[int], Any] | None = None
     device: str = "cpu"
     lent: Any = None  # the memory that both sides share and that may hold tensors; a buffer
@@ -191,8 +183,8 @@ class Decoder:
             return dict(self._pair(entry, depth) for entry in body)
         if tag == "dtype" and isinstance(body, str) and body in DTYPES:
             return DTYPES[body]
-        if tag == "r" and isinstance(body, dict):
-            return self.resolve(self._reference(body))
+        if tag == "r" and type(body) is int:
+            return self.resolve(body)
         if tag == "c" and type(body) is int and self.callback is not None:
             return self.callback(body)
         if tag == "x" and isinstance(body, str):
@@ -206,12 +198,6 @@ class Decoder:
         if not isinstance(key, (str, int, float, bool, type(None))) or (type(key) is int and abs(key) >= 2**53):
             key = f"<{type(key).__name__}>"  # large ints can be chosen to have the same hash
         return key, value
-
-    def _reference(self, body: dict[str, Any]) -> Reference:
-        number, name = body.get("id"), body.get("type")
-        if type(number) is not int or not isinstance(name, str):
-            raise WireError("malformed reference")
-        return Reference(number, _printable(name[:80]))
 
     def _tensor(self, body: dict[str, Any]) -> torch.Tensor:
         shape: Any = body.get("shape")
