@@ -25,8 +25,8 @@ from autograder.checks.framework import (
     calling,
     differentiating,
     exercise,
-    gradient,
 )
+from autograder.checks.probes import seen, seen_part
 from autograder.script.compare import CUT, FOUR_DIGITS, Tolerance, kind
 from autograder.script.question import Subject
 
@@ -408,19 +408,6 @@ ANY_DISTANCE = (
 )
 
 
-def seen(call: Probe) -> Probe:
-    """The result of ``call`` with zeros where the key comes after the query: those entries may hold anything."""
-
-    def probe(subject: Any) -> Any:
-        value = call(subject)
-        if not isinstance(value, torch.Tensor) or value.ndim < 2 or value.shape[-2] > value.shape[-1]:
-            return value
-        later = torch.ones(value.shape[-2:], dtype=torch.bool, device=value.device)
-        return value.masked_fill(later.triu(value.shape[-1] - value.shape[-2] + 1), 0)
-
-    return probe
-
-
 FAR_DISTANCES = (
     "Right for short distances, wrong for those up to 200. (A limit may be any number, and int64 holds all of them.)"
 )
@@ -476,24 +463,18 @@ def rotary_scores(check: Check) -> None:
         check.agrees(seen(calling(*double)), f"{words}) in float64", LIKE_QUERIES, DTYPE_OF_QUERIES)
         check.keeps(lambda f, *given: f(*given), f"{words})", q, k, distances)  # first: a write spoils the gradient
         for place, argument in enumerate("qk"):
-            check.agrees(_slope(place, q, k, distances), f"the gradient of {words}) for {argument}", SCORES, CUT)
+            check.agrees(
+                differentiating(q, k, distances, at=place, keep=seen_part),
+                f"the gradient of {words}) for {argument}",
+                SCORES,
+                CUT,
+            )
 
     # Catches frequencies created on the CPU.
     with check.follows_device(0.125):
         distances = torch.tensor([[1, 0], [2, 1]], device=check.device)
         there = check.randn(1, 2, 2, 8), check.randn(1, 2, 2, 8), distances
         check.follows(calling(*there), "rotary_scores(q (1, 2, 2, 8), k (1, 2, 2, 8), distances (2, 2))")
-
-
-def _slope(place: int, *arguments: torch.Tensor) -> Probe:
-    """The gradient of the entries that count with respect to one argument."""
-
-    def probe(subject: Any) -> torch.Tensor:
-        copies = [argument.detach().clone() for argument in arguments]
-        copies[place].requires_grad_()
-        return gradient(seen(lambda f: f(*copies))(subject), copies[place])
-
-    return probe
 
 
 # ---- loss_by_length -------------------------------------------------------------------------------------------------

@@ -26,12 +26,12 @@ from autograder.checks.attention_functions import (
     like_queries,
     mixed_mask,
 )
-from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
+from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
+from autograder.checks.probes import seen, seen_part
 from autograder.script.compare import CUT, Tolerance, kind, only_where_zero
 
 WEEK = "week6_relative_bias"
 Drawn = tuple[list[Tensor], str]  # inputs, and their description
-Function = Callable[..., Any]
 
 EXACT = Tolerance(rtol=0, atol=0)  # integers, and values that are only moved
 
@@ -110,38 +110,6 @@ def relative_positions(check: Check) -> None:
             check.raises(calling(n_queries, n_keys), ValueError, f"{name}({n_queries}, {n_keys})")
 
 
-def _seen(shape: torch.Size, device: torch.device | str = "cpu") -> Tensor:
-    """The mask of the keys that do not come after the query, for scores of this shape."""
-    return (reference.relative_positions(shape[-2], shape[-1]) <= 0).to(device)
-
-
-def looked_at(call: Probe) -> Probe:
-    """The result of `call` with zeros where the key comes after the query: those entries may hold anything."""
-
-    def probe(subject: Any) -> Any:
-        value = call(subject)
-        if not isinstance(value, Tensor) or value.ndim < 2 or not 1 <= value.shape[-2] <= value.shape[-1]:
-            return value
-        return value.masked_fill(~_seen(value.shape, value.device), 0)
-
-    return probe
-
-
-def slope(*arguments: Any, at: int, place: int | None = None, keep: Function | None = None) -> Probe:
-    """The gradient with respect to argument number ``at``, of result number ``place`` where there are several, after
-    ``keep`` if given."""
-    if keep is None:
-        return differentiating(*arguments, at=at, place=place)
-
-    def probe(subject: Any) -> Tensor:
-        copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in arguments]
-        copies[at].requires_grad_()
-        value = subject(*copies)
-        return gradient(keep(value if place is None else value[place]), copies[at])
-
-    return probe
-
-
 # ---- Shaw -----------------------------------------------------------------------------------------------------------
 
 CLIPPED = Hint(
@@ -188,8 +156,8 @@ def in_float32(check: Check, tensors: list[Tensor], words: str) -> None:
 def gradients(check: Check, letters: tuple[str, ...], tensors: list[Tensor], words: str) -> None:
     """Compare the gradients of out for each argument, and of the weights for q."""
     for at, letter in enumerate(letters):
-        check.agrees(slope(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
-    check.agrees(slope(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
+        check.agrees(differentiating(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
+    check.agrees(differentiating(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
 
 
 def own_strides(check: Check, drawn: Callable[..., Drawn], sizes: tuple[int, ...], heads: int) -> None:
@@ -316,7 +284,7 @@ def _shaw_form(check: Check) -> None:
     empty_row = f"{words}, causal mask, its row 2 all False"
     with check.holds(result(calling(*tensors, mask), 0), f"out of {empty_row})", CLOSE):
         call = f"the gradient for q of {empty_row})"
-        check.agrees(slope(*tensors, mask, at=0, place=0), call, SLOPE, MASKED_SLOPE)
+        check.agrees(differentiating(*tensors, mask, at=0, place=0), call, SLOPE, MASKED_SLOPE)
         _shaw_agrees(check, wide, f"{empty_row}, float64", DTYPE, mask, DOUBLE, "weights")
     own_strides(check, partial(_shaw, check), (2, 2, 3, 5, 4, 6, 6), 3)
     overflowing(check, tensors, words)
@@ -345,7 +313,7 @@ MEMORY = (
 def rel_shift(check: Check) -> None:
     def shifted(x: Tensor, hint: Hint | str = "", words: str = "") -> None:
         check.agrees(
-            looked_at(calling(x)),
+            seen(calling(x)),
             f"rel_shift(x {tuple(x.shape)}{words}), where the key is not after the query",
             EXACT,
             hint,
@@ -367,21 +335,17 @@ def rel_shift(check: Check) -> None:
         shifted(check.randn(2, 4, 3, 6).transpose(1, 2), STRIDES, " not contiguous")
         x = check.randn(2, 3, 4, 6, dtype=torch.float64)
         check.agrees(
-            looked_at(calling(x)),
+            seen(calling(x)),
             "rel_shift(x (2, 3, 4, 6), float64), where the key is not after the query",
             Tolerance(0, 0, exact_dtype=True),
             DTYPE,
         )
-        check.agrees(slope(x, at=0, keep=_keep), "the gradient of rel_shift(x (2, 3, 4, 6))", SLOPE, CUT)
+        check.agrees(differentiating(x, keep=seen_part), "the gradient of rel_shift(x (2, 3, 4, 6))", SLOPE, CUT)
         check.keeps(lambda f, x: f(x), "rel_shift(x (2, 3, 4, 6))", x)
 
     # Catches padding created on the CPU.
     with check.follows_device(0.25):
         check.follows(calling(check.randn(2, 2, 3, 5)), "rel_shift(x (2, 2, 3, 5))")
-
-
-def _keep(value: Tensor) -> Tensor:
-    return value.masked_fill(~_seen(value.shape, value.device), 0)
 
 
 NO_BIAS = (
@@ -413,7 +377,7 @@ def transformer_xl_scores(check: Check) -> None:
         return tensors, f"{name}(q {tuple(tensors[0].shape)}, n_keys {n_keys})"
 
     def agrees(tensors: list[Tensor], words: str, hint: Hint | str = "", tolerance: Tolerance = CLOSE) -> None:
-        check.agrees(looked_at(calling(*tensors)), words, tolerance, hint)
+        check.agrees(seen(calling(*tensors)), words, tolerance, hint)
 
     # Catches distances of the wrong sign, an unshifted position term, a missing scale.
     with check.criterion("both terms, biases zero", 1.25, golden=True):
@@ -442,9 +406,11 @@ def transformer_xl_scores(check: Check) -> None:
         agrees([q, k, *tensors[2:]], f"{words}, q and k not contiguous", STRIDES)
         agrees([*tensors[:2], r, *tensors[3:]], f"{words}, r not contiguous", STRIDES)
         for at, letter in enumerate(("q", "k", "r", "content_bias", "position_bias")):
-            check.agrees(slope(*tensors, at=at, keep=_keep), f"the gradient for {letter} of {words}", SLOPE, CUT)
+            check.agrees(
+                differentiating(*tensors, at=at, keep=seen_part), f"the gradient for {letter} of {words}", SLOPE, CUT
+            )
         check.keeps(lambda f, *given: f(*given), words, *tensors)
-        check.looks_anew(words, *drawn(2, 2, 3, 5, 4)[0], tolerance=CLOSE, look=looked_at)
+        check.looks_anew(words, *drawn(2, 2, 3, 5, 4)[0], tolerance=CLOSE, look=seen)
 
     # Catches distances created on the CPU.
     with check.follows_device(0.25):
@@ -616,7 +582,7 @@ def _t5_form(check: Check) -> None:
     gradients(check, ("q", "k", "v", "table"), tensors, words)
     hidden = f"{words}, is_causal=True"
     with check.holds(result(calling(*tensors, True), 0), f"out of {hidden})", CLOSE):
-        check.agrees(slope(*tensors, True, at=3, place=0), f"the gradient for table of {hidden})", SLOPE, CUT)
+        check.agrees(differentiating(*tensors, True, at=3, place=0), f"the gradient for table of {hidden})", SLOPE, CUT)
         _t5_agrees(check, wide, f"{words}, float64", DTYPE, DOUBLE, is_causal=True)
     own_strides(check, partial(_t5, check), (2, 2, 3, 5, 4, 6, 32), 3)
     overflowing(check, tensors, words)
@@ -685,7 +651,7 @@ def deberta_scores(check: Check) -> None:
         check.agrees(calling(*turned), f"{words}, q and k not contiguous", CLOSE, STRIDES)
         check.agrees(calling(*[t.double() for t in tensors]), f"{words}, float64", DOUBLE, DTYPE)
         for at, letter in enumerate(("q", "k", "pos_q", "pos_k")):
-            check.agrees(slope(*tensors, at=at), f"the gradient for {letter} of {words}", SLOPE, CUT)
+            check.agrees(differentiating(*tensors, at=at), f"the gradient for {letter} of {words}", SLOPE, CUT)
         check.keeps(lambda f, *given: f(*given), words, *tensors)
 
     # Catches table rows computed on the CPU.
