@@ -14,7 +14,7 @@ from helpers import COURSE
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from autograder.manifest import MANIFEST
-from autograder.site.guides import guides
+from autograder.site.guides import guides, slug
 from autograder.site.methods import METHODS
 
 WEEKS = [f"weeks/{assignment}.html" for assignment in MANIFEST]
@@ -22,7 +22,7 @@ PAGES = [
     *("index.html", "reference.html", "search.html", "genindex.html", "methods/index.html"),
     *WEEKS,
     *(f"methods/{method.slug}.html" for method in METHODS),
-    *(f"guides/{guide.slug}.html" for guide in guides(COURSE)),
+    *(f"guides/{slug(guide)}.html" for guide in guides(COURSE)),
 ]
 LOOKED_AT = ["index.html", WEEKS[2], "methods/rope.html", "reference.html"]
 USUAL = ["index.html", "methods/rope.html"]  # axe takes five to ten seconds for a week's page
