@@ -30,7 +30,7 @@ from autograder.grading.sandbox.worker import simulated_device
 from autograder.misconceptions import bank as banks
 from autograder.misconceptions.bank import Mistake
 from autograder.script.answer import Given
-from autograder.script.compare import FOUR_DIGITS, Tolerance, brief, difference, is_rounded, kind, off
+from autograder.script.compare import FOUR_DIGITS, Tolerance, brief, difference, is_rounded, kind, off, only_where_zero
 from autograder.script.script import GOES_TO_NUMPY, ON_THE_CPU, WHOLE_NUMBERS, Entry
 from autograder.script.verdict import Criterion, Verdict
 
@@ -531,6 +531,12 @@ def test_inputs_depend_on_the_seed_and_the_block_alone():
     assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])
 
 
+def test_a_hint_about_rows_of_zeros_is_for_answers_that_are_right_elsewhere():
+    expected = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
+    assert only_where_zero((torch.tensor([[1.0, 0.0], [math.nan, 0.5]]),), (expected,))
+    assert not only_where_zero((torch.tensor([[1.0, 0.5], [0.0, 0.5]]),), (expected,))
+
+
 def test_entries_of_a_hand_computation():
     def body(check):
         with check.criterion("entries", 1, golden=True):
@@ -544,6 +550,7 @@ def test_entries_of_a_hand_computation():
         "entry 'b': about 25% too large",
         "entry 'c' is missing",
     ]
+    assert "not answered" not in run(body, {"a": 0, "b": 2, "c": 3}, right).criteria[0].message
 
 
 def test_a_hand_computation_to_fewer_digits_and_one_with_a_single_slip_are_told_so():
