@@ -175,9 +175,9 @@ def test_rules_of_the_text() -> None:
         clear_solution({"cell_type": "code", "metadata": {}, "source": "x = 1"})
     with pytest.raises(RegionError, match="without an END"):
         replace_region("### BEGIN SOLUTION\nx", "SOLUTION")
-    stray = new_code_cell("### BEGIN SOLUTION\nx\n### END SOLUTION")
-    with pytest.raises(RegionError, match="no answer cell"):
-        ClearAnswers().preprocess_cell(stray, {}, 0)
+    for new_cell in (new_code_cell, new_markdown_cell):
+        with pytest.raises(RegionError, match="no answer cell"):
+            ClearAnswers().preprocess_cell(new_cell("### BEGIN SOLUTION\nx\n### END SOLUTION"), {}, 0)
 
 
 def test_every_hidden_region_of_a_cell_is_removed() -> None:

@@ -238,6 +238,11 @@ def test_a_worker_that_joins_later_is_asked_too() -> None:
     assert "another version" in answer["failed"]
 
 
+def test_another_build_of_a_version_is_the_same_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "2.13.0+cu126")
+    assert cluster.versions()["torch"] == "2.13.0"
+
+
 @pytest.mark.parametrize(
     ("scheduler", "says"),
     [

@@ -100,6 +100,7 @@ def test_nbgrader_takes_the_penalty_off(root: Path) -> None:
     with Gradebook(url) as gradebook:
         gradebook.add_student("ada")
         for week, due, came in (
+            ("week2_sinusoidal", None, datetime(2026, 11, 4)),
             ("week3_rope", DUE["a"], datetime(2026, 11, 4, 12)),
             ("week4_alibi", DUE["b"], datetime(2026, 11, 9, 1)),
         ):

@@ -84,6 +84,7 @@ def test_canvas_takes_numbers_for_its_own_and_other_ids_for_logins() -> None:
 
 def test_brightspace_takes_numbers_for_its_own_ids() -> None:
     assert table("brightspace", [Person("20067930")], []).rows == [["OrgDefinedID"], ["20067930"]]
+    assert table("brightspace", [Person("20067930"), Person("ada")], []).rows[0] == ["Username"]
 
 
 def test_blackboard_wants_every_field_quoted(tmp_path: Path) -> None:

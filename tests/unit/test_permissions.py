@@ -68,9 +68,12 @@ def test_what_is_gone_since_it_was_listed_is_no_danger(
     require_private(root)
 
 
-@pytest.mark.parametrize("part", ["submitted", "submitted/ada", "submitted/ada/week3_rope", "gradebook.db"])
+@pytest.mark.parametrize(
+    "part", ["submitted", "submitted/ada", "submitted/ada/week3_rope", "source/week3_rope", "gradebook.db"]
+)
 def test_one_open_part_is_enough(root: Path, colleagues: list[str], part: str) -> None:
     (root / "gradebook.db").touch()
+    (root / "source" / "week3_rope").mkdir(parents=True)
     root.chmod(0o755)
     (root / part).chmod(0o777)
     assert [found.path for found in exposures(root)] == [root / part]
