@@ -18,27 +18,22 @@ from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.preprocessors import MAX_SHOWN, readable
 
 
-def converter(root: Path) -> Autograde:
-    course = CourseDirectory()
-    course.root = str(root)
-    return Autograde(
-        coursedir=course, config=Config(SubmissionExporter={"workers": 3, "isolation": "none", "limits": {"memory": 5}})
-    )
+def made(root: Path) -> SubmissionExporter:
+    course = CourseDirectory(config=Config(CourseDirectory={"root": str(root)}))
+    config = Config(SubmissionExporter={"workers": 3, "isolation": "none", "limits": {"memory": 5}})
+    return SubmissionExporter(parent=Autograde(coursedir=course, config=config), config=config)
 
 
 def test_making_one_starts_no_process_no_thread_and_takes_no_lock(tmp_path: Path) -> None:
     before, threads = family(os.getpid()), threading.active_count()
-    of = converter(tmp_path)
-    exporter = SubmissionExporter(parent=of, config=of.config)
+    exporter = made(tmp_path)
     assert family(os.getpid()) <= before and threading.active_count() == threads and list(tmp_path.iterdir()) == []
     assert (exporter.options.workers, exporter.options.isolate, exporter.options.limits) == (3, False, {"memory": 5})
 
 
 def test_outside_a_run_nothing_is_graded(tmp_path: Path) -> None:
-    of = converter(tmp_path)
-    exporter = SubmissionExporter(parent=of, config=of.config)
     with pytest.raises(GradingFailed, match="not part of a run"):
-        exporter.from_filename("a.ipynb", {"nbgrader": {"student": "ada", "assignment": "w"}})
+        made(tmp_path).from_filename("a.ipynb", {"nbgrader": {"student": "ada", "assignment": "w"}})
 
 
 @pytest.mark.parametrize("make", [CourseAutograde, CourseFeedback])
