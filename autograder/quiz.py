@@ -153,7 +153,7 @@ class _Renderer(IPythonRenderer):
 
 
 def _qti_package(quiz: Quiz, formula: Formula) -> tuple[str, dict[str, bytes]]:
-    """https://www.imsglobal.org/question/"""
+    """A package of QTI 1.2, for Canvas and Brightspace: https://www.imsglobal.org/question/"""
     return ".zip", {
         "imsmanifest.xml": _filled("quiz_manifest.xml.j2", quiz, formula),
         f"{quiz.assignment}.xml": _filled("quiz_qti.xml.j2", quiz, formula),

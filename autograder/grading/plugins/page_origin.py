@@ -44,10 +44,17 @@ def _digest(course: CourseDirectory, assignment: str, student: str, beside_files
     digest = hashlib.sha256(beside_files.encode())
     autograded = Path(course.format_path(course.autograded_directory, student, assignment))
     for path in sorted(autograded.rglob("*")):
-        content = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b""
-        digest.update(os.fsencode(os.path.relpath(path, course.root)) + b"\0" + content + b"\n")
+        digest.update(os.fsencode(os.path.relpath(path, course.root)) + b"\0" + _content(path) + b"\n")
     digest.update(repr(exchange_key(course, student, assignment)).encode())
     return digest.hexdigest()
+
+
+def _content(path: Path) -> bytes:
+    """Return a digest of the file, empty if it is a folder or gone: a grading run beside this one replaces files."""
+    try:
+        return hashlib.sha256(path.read_bytes()).digest()
+    except OSError:
+        return b""
 
 
 def _grades(submission: SubmittedAssignment) -> str:
