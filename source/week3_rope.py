@@ -1590,7 +1590,7 @@ def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
 
     positions: (seq_len,), any real numbers, as integers or floats
     head_dim:  even int
-    dtype:     of the two tables, any floating one; their entries are as exact as the dtype allows
+    dtype:     of the two tables, any floating one; their entries are as exact as the dtype allows, or as float32
     base:      float, as in ``rope_frequencies``
     returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions; new tensors on each call
     """

@@ -355,7 +355,7 @@ numbers(WEEK, "attention_by_hand", "two_digits", _hand(0.24, 0.09, 0.67, 1.2, -0
         0, ROUNDED_TOO_FAR)
 numbers(WEEK, "attention_by_hand", "two_decimals", _hand(0.24, 0.09, 0.67, 1.15, -0.40, 0.67, 1.15, 1.21), 0, ROUNDED_TOO_FAR)
 numbers(WEEK, "attention_by_hand", "one_slip", by_hand | {"out_0_1": -0.3751492}, 2,
-        "Only `out_0_1` is wrong; your other numbers are right. Compute it again, and look for a typing slip.")
+        "Only `out_0_1` is wrong; your other numbers are right. Compute it again; it may only be a typing slip.")
 numbers(WEEK, "attention_by_hand", "three_digits", _hand(0.245, 0.090, 0.665, 1.15, -0.395, 0.665, 1.15, 1.21),
         0, ROUNDED_TOO_FAR)
 

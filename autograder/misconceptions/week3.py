@@ -123,7 +123,8 @@ DIAGNOSES = {
     "not bool": "Your test must return True or False, a plain bool.",
     "refuses right": "Your test refuses a right file. (It must ask for nothing that the file does not promise.)",
     "passes the listing": "Your test passes the listing as it stands. (Try what its author did not try.)",
-    "refuses rounding": "Your test refuses a right file that rounds its tables to the dtype of x: allow for rounding.",
+    "refuses rounding":
+        "Your test refuses a right file with float32 angles and tables in the dtype of x: allow for both roundings.",
     "refuses distances": "Your test refuses a right file that never turns the query: compare scores, not the steps to them.",
     "passes a layout":
         "Your test passes a file that pairs the channels of one layout with the tables of the other. (Try a vector with a "

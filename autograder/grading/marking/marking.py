@@ -26,7 +26,7 @@ from autograder.script.context import marker
 from autograder.script.script import Entry, Exercise, Script
 from autograder.script.verdict import ROUNDED_TOO_FAR, Verdict
 
-ONE_SLIP = "Only `{}` is wrong; your other numbers are right. Compute it again, and look for a typing slip."
+ONE_SLIP = "Only `{}` is wrong; your other numbers are right. Compute it again; it may only be a typing slip."
 
 Replacing = Callable[[str, Any, Mapping[str, Any]], AbstractContextManager[tuple[Any, Collection[str]]]]
 
