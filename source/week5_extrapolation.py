@@ -232,7 +232,7 @@ assert torch.equal(positions, torch.arange(8)), "your function changed its argum
 out = position_interpolation(torch.tensor([[3.0, 1.5]], dtype=torch.float64), 2.5)
 assert out.dtype == torch.float64 and tuple(out.shape) == (1, 2), (
     f"floats keep their dtype and any shape is allowed: float64 (1, 2) expected, got {out.dtype} {tuple(out.shape)}.")
-assert abs(float(out[0, 0]) - 1.2) < 1e-9, f"with scale 2.5, position 3 becomes 1.2; yours becomes {float(out[0, 0]):.4g}."
+assert abs(float(out[0, 0]) - 1.2) < 1e-9, f"with scale 2.5, position 3 becomes 1.2; yours becomes {float(out[0, 0]):.10g}."
 assert float(position_interpolation(torch.tensor(3), 4.0)) == 0.75, "a single position, of shape (), is allowed too."
 # It computes where its inputs are, on any device.
 lab.follows_the_device(position_interpolation, torch.arange(5), 4.0)

@@ -836,6 +836,7 @@ HEAD_DIM_TOO = Hint(
     "turn.)",
     form=True,
 )
+AT_THE_TOP = "Right without `rope_parameters`, wrong with some that hold no share. (`partial_rotary_factor` may still stand at the top.)"
 FLOORED = "Right where the share is nearly a whole number of channels, wrong where it is 22.7. (int() rounds the product down.)"
 NULL = Hint("A field that is null is taken for one that is given. (null counts as missing.)", form=True)
 
@@ -861,6 +862,7 @@ def layers_that_turn(check: Check) -> None:
         agrees("GPT-NeoX-20B", NEOX_20B)
         agrees("StableLM 2 12B", STABLELM_12B, SHARE)
         agrees("Moonshine tiny", MOONSHINE, SHARE)
+        agrees("Moonshine tiny with rope_parameters", MOONSHINE | {"rope_parameters": {"rope_theta": 1e4}}, AT_THE_TOP)
         agrees("Moonshine tiny with another share", MOONSHINE | {"partial_rotary_factor": 0.63}, FLOORED)
     # Catches an inverted list, and the assumption that every fourth layer does not turn.
     with check.criterion("a list of layers: SmolLM3, Llama 4", 0.75, golden=True):

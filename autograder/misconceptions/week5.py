@@ -826,6 +826,7 @@ def log_n_torch(n, n0):
 CLIP = {
     "sign": "The sign is wrong: a distance is query position - key position, 0 or more for keys up to the query.",
     "never": "Nothing is clipped: a distance beyond the limit counts as the limit.",
+    "no 0": "A limit of 0 is a limit, too: then every distance is 0. (`if limit` takes it for none.)",
     "less": "You clip one too early: the limit itself is still allowed.",
     "more": "You clip one too late: no distance may exceed the limit.",
     "other way": "You keep the large distances and lift the small ones to the limit; it must be the other way round.",
@@ -849,6 +850,7 @@ def clip_plain(n_queries, n_keys, limit):
 
 edited(clip_plain, "clip_sign", 0, CLIP["sign"], ("(query[:, None] - key)", "(key - query[:, None])"))
 edited(clip_plain, "clip_never", 0, CLIP["never"], (".clamp(max=limit)", ""))
+edited(clip_plain, "clip_if_limit", 0.5, CLIP["no 0"], (".clamp(max=limit)", ".clamp(max=limit or n_keys)"))
 edited(clip_plain, "clip_too_early", 0, CLIP["less"], ("max=limit", "max=max(limit - 1, 0)"))
 edited(clip_plain, "clip_too_late", 0, CLIP["more"], ("max=limit", "max=limit + 1"))
 edited(clip_plain, "clip_other_way", 0, CLIP["other way"], ("max=limit", "min=limit"))

@@ -286,8 +286,12 @@ numbers(WEEK, "cache_sizes", "rope_forgotten", sizes | {"mla_token": 62464}, 2,
         "The rotated key of 64 numbers is missing; it is cached beside the latent.")
 numbers(WEEK, "cache_sizes", "latent_twice", sizes | {"mla_token": 140544}, 2,
         "You count the latent for keys and for values; both are made from the same one.")
+numbers(WEEK, "cache_sizes", "latent_twice_key_once", sizes | {"mla_token": 132736}, 2,
+        "You count the latent for keys and for values; both are made from the same one.")
 numbers(WEEK, "cache_sizes", "latent_per_head", sizes | {"mla_token": 8994816}, 2,
         "You count the latent once per head; all heads share one.")
+numbers(WEEK, "cache_sizes", "expanded_keys_only", sizes | {"expanded_token": 2998272}, 2.5,
+        "Only the keys are counted; the values are cached as well.")
 numbers(WEEK, "cache_sizes", "equal_widths", sizes | {"expanded_token": 5996544}, 2.5,
         "Keys and values have different widths here: 192 and 128.")
 numbers(WEEK, "cache_sizes", "two_digits", sizes | {"gqa_token": 130000, "mla_token": 70000, "expanded_token": 5000000},
