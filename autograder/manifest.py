@@ -198,7 +198,7 @@ def entry(assignment: str, grade_id: str) -> Exercise:
         if candidate.grade_id == grade_id:
             return candidate
     known = ", ".join(e.grade_id for e in MANIFEST[assignment])
-    raise KeyError(f"{assignment} has no exercise {grade_id!r}; it has {known}")
+    raise KeyError(f"{assignment} has no exercise {grade_id!r} in autograder/manifest.py; it has {known}")
 
 
 # For exercises to be written from scratch: library names that are a ready-made answer. A person is told of their use.

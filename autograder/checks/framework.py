@@ -79,7 +79,9 @@ def exercise(
 
     def decorate(body: Body) -> Exercise:
         listed = entry(assignment, grade_id)
-        right = reference if reference is not None else getattr(autograder.reference, grade_id)
+        right = reference if reference is not None else getattr(autograder.reference, grade_id, None)
+        if right is None:
+            raise BrokenCheck(f"{grade_id}: no reference; export it in autograder/reference/__init__.py")
         return Exercise(
             assignment,
             grade_id,

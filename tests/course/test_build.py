@@ -70,7 +70,7 @@ def test_building_from_nothing_gives_the_same_notebooks(copy: Path, text: Path) 
 def test_text_and_notebook_are_two_forms_of_one_thing(text: Path) -> None:
     source = text.read_text(encoding="utf-8")
     notebook = to_notebook(source)
-    assert to_text(notebook) == source
+    assert to_text(notebook) == source, f"{text.name}: jupytext writes it in another way, for example other blank lines"
     assert to_notebook(to_text(notebook)) == notebook
 
 

@@ -140,7 +140,7 @@ def test_no_open_text_names_what_a_prediction_asks(assignment: str) -> None:
 def test_every_prediction_has_its_results_listed(assignment: str) -> None:
     asked = [cell.source for cell in cells_of(assignment) if "prediction" in cell.metadata.get("tags", [])]
     left = [one for one in asked if not any(words in one for words in RESULTS[assignment])]
-    assert left == []
+    assert left == [], "predictions without an entry in RESULTS"
 
 
 def test_no_week_is_left_out() -> None:
