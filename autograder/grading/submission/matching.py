@@ -65,6 +65,7 @@ class _Matching(Recognition):
                 self._look_elsewhere(cell, at_the_end)
         self._put_in_place()
         self._take_apart(code)
+        self._note_later_definitions(code)
         self._note_what_is_missing()
         return self.found
 
@@ -307,6 +308,17 @@ class _Matching(Recognition):
             for cell in cells:
                 self.found.notes.append(
                     f"the answer {cell.grade_id} was found in the cell {place.grade_id or place.id}"
+                )
+
+    def _note_later_definitions(self, code: list[Cell]) -> None:
+        """Say which answers a cell of the student's own below them, for example an earlier try, replaces."""
+        for cell in code:
+            places = [index for index, piece in enumerate(self.pieces) if piece.place is cell]
+            tests = [index for index, piece in enumerate(self.pieces) if is_test_of(piece, cell)]
+            between = self.pieces[places[-1] + 1 : max(tests, default=None)] if places else []
+            if any(piece.place is None and piece.is_code and defines_answer(piece, cell, True) for piece in between):
+                self.found.notes.append(
+                    f"{cell.grade_id} is defined once more in a cell below its answer; the last one counts"
                 )
 
     def _note_what_is_missing(self) -> None:
