@@ -1,5 +1,7 @@
 """`make doctor`: a line per component, and a remedy for what is missing."""
 
+import contextlib
+import sqlite3
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +46,13 @@ def test_a_damaged_gradebook_is_said(tmp_path: Path) -> None:
     (tmp_path / "gradebook.db").write_bytes(b"not a database" * 100)
     works, said, remedy = components(tmp_path)["gradebook"]
     assert not works and said == "cannot be opened" and "is damaged" in remedy and "move it away" in remedy
+
+
+def test_a_gradebook_in_use_is_not_to_be_replaced(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "gradebook.db", isolation_level=None)) as viewer:
+        viewer.execute("BEGIN EXCLUSIVE")
+        works, _, remedy = components(tmp_path)["gradebook"]
+    assert not works and "in use by another program" in remedy and "in its place" not in remedy
 
 
 def test_an_open_course_root_is_mentioned_and_fails_once_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

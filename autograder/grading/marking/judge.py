@@ -264,7 +264,7 @@ def _student_objects(session: Session, names: list[str], failed: dict[str, str])
     return {name: found[name] if name in found else Absent(name, failed.get(name, NOT_THERE)) for name in names}
 
 
-NOT_THERE = "; is its cell still there, and the name as it was?"
+NOT_THERE = "; is its cell still there, the name as it was, and no magic such as %%timeit above it?"
 NEWER = (
     ". (Your notebook ran on Python 3.{0}, and the grader has 3.{1}, which cannot read what is new in 3.{0}. Since 3.12, for "
     "example, the quotes around an f-string may stand inside its braces, too.)"

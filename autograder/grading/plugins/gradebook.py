@@ -138,6 +138,11 @@ def _why_not_opened(url: URL, error: Exception) -> str:
             f"the gradebook ({where}) is damaged ({said}): put a copy of it in its place, or move it away and run autograde, "
             "which saves the automatic scores again; what was graded by hand is in copies only"
         )
+    if "database is locked" in said:
+        return (
+            f"the gradebook ({where}) is in use by another program ({said}): close it there, for example in a database viewer "
+            "or a backup, and run this again; the gradebook is as it was"
+        )
     if "permission denied for schema" in said:
         return f"the gradebook ({where}) refuses new tables ({said}): make its user the owner of the database"
     if url.get_backend_name() != "sqlite" and isinstance(error, InterfaceError | OperationalError):

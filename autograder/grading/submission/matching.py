@@ -331,4 +331,5 @@ class _Matching(Recognition):
                     f"the answer cell {cell.grade_id} is missing from the submission; it counts as unanswered"
                 )
             elif answer is not None and cell.role is Role.ANSWER and answer.cell_type != cell.cell_type:
-                self.found.notes.append(f"the answer cell {cell.grade_id} had become a {answer.cell_type} cell")
+                kind = "code" if answer.cell_type == "code" else "text"  # a raw cell is read as Markdown
+                self.found.notes.append(f"the answer cell {cell.grade_id} had become a {kind} cell")
