@@ -185,7 +185,7 @@ class CourseAutograde(Autograde):
             self.log.warning("Grading %s again: an earlier run did not finish, or the gradebook has lost it", student)
             return True
         new, old = self._stamps[student].moment, timestamp(done)
-        return new is not None and old is not None and new > old
+        return new is not None and (old is None or new > old)
 
     def _told(self, reason: str) -> NbGraderException:
         self.log.error(reason)
