@@ -41,18 +41,16 @@ def test_a_week_that_is_not_built_is_named(tmp_path: Path) -> None:
     assert not works and "week3_rope" in remedy and "make build" in remedy
 
 
-def test_a_damaged_gradebook_is_said(tmp_path: Path) -> None:
+def test_a_gradebook_in_use_is_not_to_be_replaced_and_a_damaged_one_is(tmp_path: Path) -> None:
     assert components(tmp_path)["gradebook"][0]
-    (tmp_path / "gradebook.db").write_bytes(b"not a database" * 100)
+    path = tmp_path / "gradebook.db"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as viewer:
+        viewer.execute("BEGIN EXCLUSIVE")
+        remedy = components(tmp_path)["gradebook"][2]
+    assert "in use by another program" in remedy and "in its place" not in remedy
+    path.write_bytes(b"not a database" * 100)
     works, said, remedy = components(tmp_path)["gradebook"]
     assert not works and said == "cannot be opened" and "is damaged" in remedy and "move it away" in remedy
-
-
-def test_a_gradebook_in_use_is_not_to_be_replaced(tmp_path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(tmp_path / "gradebook.db", isolation_level=None)) as viewer:
-        viewer.execute("BEGIN EXCLUSIVE")
-        works, _, remedy = components(tmp_path)["gradebook"]
-    assert not works and "in use by another program" in remedy and "in its place" not in remedy
 
 
 def test_an_open_course_root_is_mentioned_and_fails_once_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,8 +72,7 @@ def test_no_cell_begins_as_a_formula_does(system: str) -> None:
 @pytest.mark.parametrize("person", [Person("=cmd"), Person("x", email="@SUM(1)")])
 def test_an_identifier_that_is_a_formula_is_left_out_and_named(person: Person) -> None:
     made = table("moodle", [*PEOPLE, person], [Column("week3_rope", 5, {person.id: 5.0})])
-    assert made.left_out == [person.id]
-    assert len(made.rows) == 1 + len(PEOPLE)
+    assert made.left_out == [person.id] and len(made.rows) == 1 + len(PEOPLE)
 
 
 def test_canvas_takes_numbers_for_its_own_and_other_ids_for_logins() -> None:
