@@ -43,12 +43,11 @@ def test_a_week_that_is_not_built_is_named(tmp_path: Path) -> None:
 
 def test_a_gradebook_in_use_is_not_to_be_replaced_and_a_damaged_one_is(tmp_path: Path) -> None:
     assert components(tmp_path)["gradebook"][0]
-    path = tmp_path / "gradebook.db"
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as viewer:
+    with contextlib.closing(sqlite3.connect(tmp_path / "gradebook.db", isolation_level=None)) as viewer:
         viewer.execute("BEGIN EXCLUSIVE")
         remedy = components(tmp_path)["gradebook"][2]
     assert "in use by another program" in remedy and "in its place" not in remedy
-    path.write_bytes(b"not a database" * 100)
+    (tmp_path / "gradebook.db").write_bytes(b"not a database" * 100)
     works, said, remedy = components(tmp_path)["gradebook"]
     assert not works and said == "cannot be opened" and "is damaged" in remedy and "move it away" in remedy
 

@@ -212,9 +212,10 @@ def test_a_copy_elsewhere_is_shown_and_changes_nothing(nb: Mangled, rebuilt: Cal
     assert f"there are further cells {ROTATION}" in found.notes
 
 
-def test_an_old_try_below_an_answer_is_named(nb: Mangled, rebuilt: Callable) -> None:
-    nb.insert(f"def {ROTATION}(x, positions, base=10000.0):\n    return x", kind="code", below=ROTATION)
-    assert f"{ROTATION} is defined once more in a cell below its answer" in rebuilt(nb).notes
+@pytest.mark.parametrize(("below", "is_said"), [(ROTATION, True), (f"{ROTATION}_tests", False)])
+def test_an_old_try_below_an_answer_is_named(below: str, is_said: bool, nb: Mangled, rebuilt: Callable) -> None:
+    nb.insert(f"def {ROTATION}(x, positions, base=10000.0):\n    return x", kind="code", below=below)
+    assert (f"{ROTATION} is defined once more in a cell below its answer" in rebuilt(nb).notes) == is_said
 
 
 def test_the_copy_elsewhere_is_the_answer_where_the_first_was_left_blank(nb: Mangled, rebuilt: Callable) -> None:
