@@ -80,6 +80,9 @@ def import_in_setup(nb: Mangled) -> None:
     nb.write_into(ROTATION, nb.source(ROTATION) + used)
 
 
+QUIET = "copy1_older mac_double upper_case_extension upper_case_and_another saved_as_text folder_in_folder"
+
+
 class Class:
     """All cases, graded in one course root, and what the commands printed."""
 
@@ -117,6 +120,8 @@ class Class:
         Mangled().write(self.submitted("upper_case_extension"), "WEEK3_ROPE.IPYNB")
         upper = Mangled().write(self.submitted("upper_case_and_another"), "Week3_RoPE.ipynb")
         upper.with_name("scratch.ipynb").write_text(json.dumps({"cells": []}))
+        Mangled().write(self.submitted("saved_as_text"), f"{WEEK3}.ipynb.txt")
+        Mangled().write(self.submitted("folder_in_folder") / "my week 3", f"{WEEK3}.ipynb")
         Mangled().write(self.submitted("in_other_case", "Week3_RoPE"))
         Mangled().write(self.submitted("numbered", f"{WEEK3} (1)"))
         Mangled().write(self.root / "submitted" / "without_folder")
@@ -181,7 +186,7 @@ def test_which_file_holds_the_answers_is_said_on_the_screen_and_on_the_page(
     assert graded.scores[student].score == (ALL if student != "copy1_newer" else pytest.approx(19, abs=6))
 
 
-@pytest.mark.parametrize("student", ["copy1_older", "mac_double", "upper_case_extension", "upper_case_and_another"])
+@pytest.mark.parametrize("student", QUIET.split())
 def test_files_that_need_no_word_on_the_screen(student: str, graded: Class) -> None:
     assert graded.scores[student].score == ALL and f"{student}:" not in graded.screen
 

@@ -91,8 +91,16 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     if folder.is_symlink() or folder.parent.is_symlink():
         raise UngradableError("the submission is a link, which is not followed; submit the folder itself")
     expected = f"{assignment}.ipynb"
-    entries = sorted(itertools.islice(os.scandir(folder), MAX_FILES), key=lambda entry: entry.name)
-    notebooks = [entry.name for entry in entries if entry.name.lower().endswith(".ipynb")]
+    entries = _entries(folder)
+    notebooks = _notebooks(entries)
+    if not notebooks and not os.path.lexists(folder / expected):
+        inner = [entry for entry in entries if entry.is_dir(follow_symlinks=False) and entry.name[0] not in "._"]
+        holding = [entry.name for entry in inner if _notebooks(_entries(folder / entry.name))]
+        if len(holding) == 1:
+            notes.append(f"the notebook was in the folder {shown(holding[0])}")
+            folder /= holding[0]
+            entries = _entries(folder)
+            notebooks = _notebooks(entries)
     notebooks = [name for name in notebooks if not name.startswith(".")] or notebooks  # a Mac's ._X.ipynb is not one
     if expected not in notebooks and os.path.lexists(folder / expected):  # it may come after the first MAX_FILES
         notebooks.append(expected)
@@ -123,6 +131,15 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
             f"other files were submitted and not used: {', '.join(strays[:10])}" + (" …" if len(strays) > 10 else "")
         )
     return folder / chosen
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    return sorted(itertools.islice(os.scandir(folder), MAX_FILES), key=lambda entry: entry.name)
+
+
+def _notebooks(entries: list[os.DirEntry[str]]) -> list[str]:
+    """Return the names of notebooks. Some browsers save them with the ending of what they take them for."""
+    return [entry.name for entry in entries if re.search(r"\.ipynb(\.txt|\.json)?$", entry.name, re.IGNORECASE)]
 
 
 def _with_answers(
