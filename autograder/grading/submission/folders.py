@@ -42,7 +42,26 @@ def find_submissions(course: CourseDirectory, assignment: str, student: str = "*
             nearly = [entry for entry in _entries(folder) if entry not in known and _is_nearly(entry, assignment)]
             remedy = f"the folder of the notebook has to be called {assignment}"
             found.misnamed |= {_shown(f"{name}/{entry}"): remedy for entry in nearly if entry != assignment}
+    if student == "*":
+        found.misnamed |= _misplaced(course, assignment)
     return found
+
+
+def _misplaced(course: CourseDirectory, assignment: str) -> dict[str, str]:
+    """Return what lies under ``submitted/`` without a student's folder around it, with what to do."""
+    top, found = Path(course.root, course.submitted_directory), {}
+    for student in _entries(top / assignment):  # as after unpacking what some systems hand out
+        if student != assignment and (top / assignment / student).is_dir():
+            found[_shown(f"{assignment}/{student}")] = f"move it to submitted/{_shown(student)}/{assignment}"
+    for path in sorted(top.glob("*.ipynb")):
+        if path.is_file():
+            found[_shown(path.name)] = f"move it to submitted/STUDENT/{assignment}/, if it is of this week"
+    return found
+
+
+def all_students(course: CourseDirectory) -> set[str]:
+    """Return the names of all folders of students, whichever assignment is in them."""
+    return {path.name for path in folders(course, course.submitted_directory, "*", "")}
 
 
 def folders(course: CourseDirectory, step: str, student: str, assignment: str) -> list[Path]:
