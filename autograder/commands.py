@@ -118,8 +118,8 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grad
         except NbGraderException as error:
             if converter.stopped or not (converter.refused or converter.failures):
                 raise GradingFailed(converter.stopped or _last_line(log, error)) from None
-    for name, odd in converter.odd_times.items():
-        console.print(f"[yellow]{escape(name)}:[/yellow] {escape(odd)}", highlight=False)
+    for about, problem in converter.remarks.items():
+        console.print(f"[yellow]{escape(about)}:[/yellow] {escape(problem)}", highlight=False)
     failures = [*converter.failures, *(f"submitted/{name}: {reason}" for name, reason in converter.refused.items())]
     return Run(list(dict.fromkeys(failures)), converter.refused, converter.misnamed, progress.seconds)
 

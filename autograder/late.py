@@ -30,6 +30,9 @@ class LateTable:
     def allowed(self, student: str, assignment: str) -> int:
         return self.days.get((student, assignment), self.days.get((ALL, assignment), 0))
 
+    def students(self) -> set[str]:
+        return {student for student, _ in self.days} - {ALL}
+
     def beyond(self, student: str, assignment: str, handed_in: Iterable[SubmittedAssignment]) -> int:
         """How many days late an assignment is, after extensions and grace days; a started day counts as a whole one."""
         grace = self.allowed(student, ALL)

@@ -37,6 +37,7 @@ def test_what_is_kept_is_saved_again(course: Path, graded_class: GradedClass, lo
         (course / "gradebook.db").touch()
     done = autograder("--root", str(course), "autograde", "--week", "3")
     assert standing(course) == standing(graded_class.root), done.stdout
+    assert "gradebook: it lacked the automatic scores of" in done.stdout
     assert not list((course / ".autograder" / "pending").glob("[0-9a-f]*"))
 
 

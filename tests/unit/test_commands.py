@@ -51,9 +51,11 @@ def test_who_got_no_grade_is_said_and_the_others_are_saved(root: Path) -> None:
     assert saved["metadata"]["autograder"]["kept"]["reason"] == "no text"
 
 
-def test_a_run_that_leaves_somebody_without_a_grade_has_failed(root: Path) -> None:
+def test_a_run_that_leaves_somebody_without_a_grade_has_failed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "late.csv").write_text("student,week,days\nada,3,1\nadda,3,1\n")
     options = argparse.Namespace(**vars(OPTIONS), students="", timings=False)
     assert commands.autograde(root, [WEEK3], options, Grader()) == 1
+    assert "late.csv: there is no other trace of adda:" in capsys.readouterr().out
 
 
 def test_before_anything_is_graded_no_table_and_no_gradebook_are_made(root: Path) -> None:

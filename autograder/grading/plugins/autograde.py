@@ -23,11 +23,11 @@ from autograder.grading.pipeline import NO_ISOLATION, grade_submissions, grading
 from autograder.grading.plugins.background import Watcher, grade_in_background
 from autograder.grading.plugins.gradebook import mark_not_graded, register_assignment
 from autograder.grading.plugins.nbgrader_version import wrong_version
-from autograder.grading.plugins.restore import known_scores, restore
+from autograder.grading.plugins.restore import known_scores, restore, told_restored
 from autograder.grading.plugins.run_gradebook import RunGradebook
 from autograder.grading.plugins.timestamps import NAME, read_stamp, timestamp
-from autograder.grading.submission.folders import find_submissions
-from autograder.late import LateDays
+from autograder.grading.submission.folders import all_students, find_submissions
+from autograder.late import LateDays, LateTable
 from autograder.permissions import require_private
 
 
@@ -60,7 +60,7 @@ class CourseAutograde(Autograde):
         self.failures: list[str] = []  # a line for each submission without a grade
         self.refused: dict[str, str] = {}  # folders whose names no student can have, with the reason
         self.misnamed: dict[str, str] = {}  # entries named almost like the assignment, with what to do
-        self.odd_times: dict[str, str] = {}  # problems with the time of submission, by student
+        self.remarks: dict[str, str] = {}  # by student or file: a time of submission that is odd, and so on
         assignment = self.coursedir.assignment_id
         if problem := has_no_effect(self):
             raise self._told(problem)
@@ -72,9 +72,9 @@ class CourseAutograde(Autograde):
             self.log.error("Not graded: submitted/%s: %s", name, reason)
         # Read times before notebooks: a submission that arrives in between is newer than its noted time: graded next.
         self._stamps = {student: read_stamp(folder) for student, folder in self._folders.items()}
-        self.odd_times = {student: stamp.problem for student, stamp in self._stamps.items() if stamp.problem}
-        for student, odd in self.odd_times.items():
-            self.log.warning("%s: %s", student, odd)
+        for student, stamp in self._stamps.items():
+            if stamp.problem:
+                self._remark(student, stamp.problem)
         if not self._folders and not self.refused:
             super().init_notebooks()  # raises nbgrader's own error
         self._notebooks = {str(folder / f"{assignment}.ipynb"): student for student, folder in self._folders.items()}
@@ -88,14 +88,15 @@ class CourseAutograde(Autograde):
                 raise GradingFailed(problem)
             if warning := require_private(root, self.coursedir.groupshared):
                 self.log.warning(warning)
-            LateDays(config=self.config).read()  # a table with a mistake in it ends the run before it begins
+            late = LateDays(config=self.config).read()  # a table with a mistake in it ends the run before it begins
             options = self.exporter.options
             with grading_run(root, assignment, options, self.grader) as grader:
                 register_assignment(root, self.coursedir, assignment)
-                for student in restore(self.coursedir, assignment, self.config):
-                    self.log.warning("The gradebook lacked the scores of %s; they were saved again", student)
+                if restored := restore(self.coursedir, assignment, self.config):
+                    self._remark("gradebook", told_restored(restored))
                 with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
                     self._known = known_scores(gradebook, assignment)  # nobody else can count as done
+                    self._look_for_students(late, {student.id for student in gradebook.students})
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}
                 if not options.isolate:
                     self.log.warning(NO_ISOLATION)
@@ -186,6 +187,15 @@ class CourseAutograde(Autograde):
             return True
         new, old = self._stamps[student].moment, timestamp(done)
         return new is not None and (old is None or new > old)
+
+    def _look_for_students(self, late: LateTable | None, enrolled: set[str]) -> None:
+        """Name the students whom the late table knows, but nothing else does: misspelt, probably."""
+        if late and (unknown := late.students() - enrolled - all_students(self.coursedir)):
+            self._remark("late.csv", f"there is no other trace of {', '.join(sorted(unknown))}: look at the spelling")
+
+    def _remark(self, about: str, problem: str) -> None:
+        self.remarks[about] = problem
+        self.log.warning("%s: %s", about, problem)
 
     def _told(self, reason: str) -> NbGraderException:
         self.log.error(reason)

@@ -68,6 +68,15 @@ def restore(course: CourseDirectory, assignment: str, config: Config) -> list[st
     return [folder.parent.name for folder in lacking]
 
 
+def told_restored(students: list[str]) -> str:
+    """Return what was restored, and what cannot be."""
+    names = ", ".join(students[:3]) + (", …" if len(students) > 3 else "")
+    return (
+        f"it lacked the automatic scores of {len(students)} submissions ({names}); they were saved again. If points given "
+        "by hand are missing, they are only in a copy of the gradebook"
+    )
+
+
 def _save(gradebook: RunGradebook, folder: Path, kept: dict[str, Any]) -> None:
     notebook = gradebook.rows(folder.parent.name, timestamp(folder))
     if kept["reason"]:
