@@ -187,11 +187,12 @@ def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     made = table(system, _people(course), points)
     path = root / "report" / f"{assignment}-{system}.csv"
     made.write(path)
-    blank = sum(value is None for value in points[0].scores.values())
     console.print(
         f"wrote {path.relative_to(root)}"
-        + (f"; blank, not graded yet, or waiting for a score by hand: {blank}" if blank else "")
+        + (f"; blank, not graded yet, or waiting for a score by hand: {made.blank}" if made.blank else "")
     )
+    for problem in made.problems:
+        console.print(f"[yellow]look at this:[/yellow] {escape(problem)}", highlight=False)
     for name in made.left_out:
         console.print(f"left out: {name!r}, whose id or address a spreadsheet would run as a formula", markup=False)
     return 0

@@ -5,6 +5,7 @@ none of the four systems reads as zero.
 """
 
 import csv
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,8 @@ class LmsTable:
 
     rows: list[list[str]]
     left_out: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # what the system will not import as it should
+    blank: int = 0  # how many students have no score for the assignment
     quote_all: bool = False
 
     def write(self, path: Path) -> None:
@@ -71,6 +74,7 @@ def table(system: str, people: list[Person], points: list[Column]) -> LmsTable:
     safe = [person for person in people if not {person.id[:1], person.email[:1]} & set(FORMULA)]
     made = FORMATS[system](safe, points)
     made.left_out = sorted({person.id for person in people} - {person.id for person in safe})
+    made.blank = sum(points[0].scores.get(person.id) is None for person in safe) if points else 0
     return made
 
 
@@ -95,7 +99,15 @@ def moodle(people: list[Person], points: list[Column]) -> LmsTable:
     rows = [
         [as_text(one.first_name), as_text(one.last_name), one.id, one.email, *_points(one, points)] for one in people
     ]
-    return LmsTable([header, *rows])
+    return LmsTable([header, *rows], problems=_without_own_address(people))
+
+
+def _without_own_address(people: list[Person]) -> list[str]:
+    used = Counter(one.email.lower() for one in people)
+    same = [one.id for one in people if one.email and used[one.email.lower()] > 1]
+    none = [one.id for one in people if not one.email]
+    kinds = {"no e-mail address": none, "one e-mail address for several students": same}
+    return [f"{said}: {', '.join(ids)}" for said, ids in kinds.items() if ids]
 
 
 def brightspace(people: list[Person], points: list[Column]) -> LmsTable:

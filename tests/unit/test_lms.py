@@ -47,12 +47,8 @@ def test_headers_are_the_documented_ones(system: str) -> None:
 @pytest.mark.parametrize("system", FORMATS)
 def test_only_who_is_wholly_graded_has_points(system: str) -> None:
     rows = [row for row in rows_of(system)[1:] if row[0] != "Points Possible"]
-    assert [row[-1] for row in rows] == [
-        "4.5",
-        "",
-        "",
-        "",
-    ]  # ada; boole cannot be read, cantor waits, dirac has nothing
+    assert [row[-1] for row in rows] == ["4.5", "", "", ""]  # boole cannot be read, cantor waits, dirac has nothing
+    assert table(system, PEOPLE, columns("week3_rope", ENTRIES, STANDING)).blank == 3
 
 
 @pytest.mark.parametrize("system", FORMATS)
@@ -79,6 +75,12 @@ def test_canvas_takes_numbers_for_its_own_and_other_ids_for_logins() -> None:
     made = table("canvas", [Person("1041", "Lovelace", "Ada"), Person("boole")], [Column("week3_rope", 5, {})])
     assert made.rows[1] == ["Points Possible", "", "", "", "", "5"]
     assert [row[:5] for row in made.rows[2:]] == [["Lovelace, Ada", "1041", "", "", ""], ["boole", "", "", "boole", ""]]
+
+
+def test_moodle_needs_an_address_of_ones_own() -> None:
+    people = [Person("ada", email="a@x.org"), Person("boole", email="A@x.org"), Person("cantor", email="c@x.org")]
+    assert table("moodle", people, []).problems == ["one e-mail address for several students: ada, boole"]
+    assert table("moodle", [Person("dirac")], []).problems == ["no e-mail address: dirac"]
 
 
 def test_brightspace_takes_numbers_for_its_own_ids() -> None:
