@@ -70,6 +70,8 @@ def test_why_a_run_stopped_is_said_beside_a_folder_that_is_refused(course: Path)
 
 def test_unbuilt_course(course: Path) -> None:
     shutil.rmtree(course / "source")
+    assert "is no course" in refuse(course, "autograde", "--week", "3")
+    (course / "source").mkdir()
     assert "run `make build`" in refuse(course, "autograde", "--week", "3")
 
 
