@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 from nbconvert.filters import strip_ansi
+from nbformat.notebooknode import NotebookNode
 from nbgrader.converters import GenerateAssignment, GenerateSolution
 from nbgrader.converters.base import NbGraderException
 
@@ -16,7 +17,7 @@ from autograder.build.text import to_notebook, to_text
 from autograder.course import course_config, course_directory
 from autograder.errors import CourseError, RegionError, TextError
 from autograder.log import CapturedLog
-from autograder.manifest import RELEASED_FILES, SHARED_FILES, SIMULATED_DEVICE
+from autograder.manifest import MANIFEST, RELEASED_FILES, SHARED_FILES, SIMULATED_DEVICE
 
 WORKER = Path(autograder.__file__).parent / "grading" / "sandbox" / "worker"
 
@@ -95,6 +96,7 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
     source.mkdir(parents=True)
     try:
         notebook = to_notebook(text.read_text(encoding="utf-8"))
+        _compare_points(notebook, assignment)
     except (TextError, RegionError) as error:
         raise TextError(f"source/{text.name}: {error}; see docs/authoring.md") from error
     (source / f"{assignment}.ipynb").write_text(_dump(notebook), encoding="utf-8")
@@ -103,6 +105,18 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
         copy_released(folder / name, source / name)
     _generate(root, stage, GenerateAssignment, assignment)
     return source
+
+
+def _compare_points(notebook: NotebookNode, assignment: str) -> None:
+    """Raise ``TextError`` if an exercise has other points in the text than in the manifest."""
+    given = {
+        marks["grade_id"]: marks.get("points") for cell in notebook.cells if (marks := cell.metadata.get("nbgrader"))
+    }
+    for entry in MANIFEST.get(assignment, ()):
+        if (found := given.get(entry.graded_cell, entry.points)) != entry.points:
+            raise TextError(
+                f"{entry.graded_cell} has {found} points, exercise {entry.number} in autograder/manifest.py {entry.points:g}"
+            )
 
 
 def copy_released(file: Path, target: Path) -> None:

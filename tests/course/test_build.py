@@ -180,6 +180,13 @@ def test_rules_of_the_text() -> None:
             ClearAnswers().preprocess_cell(new_cell("### BEGIN SOLUTION\nx\n### END SOLUTION"), {}, 0)
 
 
+def test_an_exercise_has_the_manifests_points(tmp_path: Path) -> None:
+    text = tmp_path / "week3_rope.py"
+    text.write_text('# %% nbgrader={"grade_id": "rope_frequencies_tests", "grade": true, "points": 3}\n')
+    with pytest.raises(TextError, match=r"rope_frequencies_tests has 3 points, exercise 3.2 in .*manifest.py 2"):
+        build(tmp_path, text)
+
+
 def test_every_hidden_region_of_a_cell_is_removed() -> None:
     region = "### BEGIN HIDDEN TESTS\nassert secret\n### END HIDDEN TESTS\n"
     assert clear_hidden(f"first()\n{region}second()\n{region}") == "first()\nsecond()"
