@@ -94,13 +94,7 @@ def hub() -> Iterator[Hub]:
         port = _configure(place)
         command = [str(python), "-m", "jupyterhub", "--config", str(place / "hub.py")]
         with (place / "hub.log").open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=place,
-                stdout=log,
-                stderr=log,
-                env=_clean_environment(python),
-            )
+            process = subprocess.Popen(command, cwd=place, stdout=log, stderr=log, env=_clean_environment(python))
         clients = {name: Client(f"http://127.0.0.1:{port}") for name in (INSTRUCTOR, *STUDENTS)}
         wait_until(lambda: process.poll() is not None or _answers(clients[INSTRUCTOR]), "an answer of the hub")
         assert process.poll() is None, (place / "hub.log").read_text()[-3000:]

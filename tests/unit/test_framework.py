@@ -13,15 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder.checks import framework, week3
-from autograder.checks.framework import (
-    Absent,
-    BrokenCheck,
-    Check,
-    StudentError,
-    calling,
-    differentiating,
-    exercise,
-)
+from autograder.checks.framework import Absent, BrokenCheck, Check, StudentError, calling, differentiating, exercise
 from autograder.checks.probes import calling_again
 from autograder.grading.marking import marking
 from autograder.grading.marking.marking import grading

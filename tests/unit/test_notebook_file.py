@@ -32,13 +32,7 @@ def write(path: Path, *cells: object, **more: object) -> Path:
 def test_a_cell_keeps_its_text_its_ids_and_nothing_else(path: Path) -> None:
     metadata = {"nbgrader": {"grade_id": "rope", "points": 100}, "tags": ["setup"]}
     (only,) = read(write(path, cell(["a\r\n", "b"], metadata=metadata, execution_count=3, evil=True))).cells
-    assert dict(only) == {
-        "id": "a",
-        "grade_id": "rope",
-        "cell_type": "code",
-        "source": "a\nb",
-        "outputs": [],
-    }
+    assert dict(only) == {"id": "a", "grade_id": "rope", "cell_type": "code", "source": "a\nb", "outputs": []}
 
 
 @pytest.mark.parametrize(

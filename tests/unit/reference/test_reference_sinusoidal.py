@@ -5,11 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autograder.reference import (
-    shift_matrix,
-    similarity_counterexample,
-    sinusoidal_positional_encoding,
-)
+from autograder.reference import shift_matrix, similarity_counterexample, sinusoidal_positional_encoding
 
 deterministic = settings(derandomize=True, deadline=None, max_examples=25)
 even = st.integers(1, 24).map(lambda pairs: 2 * pairs)
