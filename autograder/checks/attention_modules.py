@@ -116,13 +116,13 @@ def attended(
     return probe
 
 
-def attended_after_conversion(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
+def attended_after_conversion(weights: dict, n_heads: int, x: torch.Tensor, **options: Any) -> Probe:
     """The output for ``x`` of a module that was called with x in float32 and then converted to x's dtype."""
 
     def probe(cls: Any) -> torch.Tensor:
         module = built(cls, weights, n_heads)
-        module(x.float())
+        module(x.float(), **options)
         module.to(x.dtype)
-        return module(x.clone())
+        return module(x.clone(), **options)
 
     return probe

@@ -20,7 +20,7 @@ from autograder.checks.attention_modules import (
     weights_and_text,
 )
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, exercise
-from autograder.checks.probes import less, made_there, making
+from autograder.checks.probes import less, made_there
 from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.script.answer import by_student
 from autograder.script.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance, kind
@@ -335,6 +335,7 @@ SYMMETRIC = (
     "With the mask all is right, without it it is not. (is_causal=False takes the symmetric bias -slope * |i - j|.)"
 )
 EVALUATING = "In train mode the output is right, after .eval() it is not."
+NOT_DEFAULT = "With is_causal=True all is right, without the argument it is not. (The mask is on by default.)"
 ONE_TOKEN = Hint("Texts of several tokens are right, one of a single token is not.", form=True)
 SWITCHED = Hint(
     "With the mask and without it a new module is right; one that was called the other way before is not. (What you keep from "
@@ -468,7 +469,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
     # Catches gradients cut off, even if only for some weights or after .eval(), and indivisible sizes accepted.
     with check.criterion("passes gradients, refuses sizes that do not fit", 0.25):
         attention_gradients(check, name, causal_right)
-        check.raises(making(10, 4, then=check.randn(1, 2, 10)), ValueError, f"{name}(10, 4)")
+        check.raises(calling(10, 4), ValueError, f"{name}(10, 4)")
 
     # Catches positions, slopes or a mask created on the CPU.
     with check.follows_device(0.25):
@@ -479,7 +480,9 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
 def causal_attention(check: Check, name: str) -> None:
     for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2), (2, 3, 8, 1)):
         weights, x = weights_and_text(check, batch, seq_len, d_model)
-        check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
+        call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}"
+        check.agrees(attended(weights, n_heads, x, is_causal=True), f"{call}, is_causal=True)", ATTENDED)
+    check.agrees(attended(weights, n_heads, x), f"{call})", ATTENDED, NOT_DEFAULT)
     weights, x = weights_and_text(check, 2, 1, 16)
     check.agrees(attended(weights, 4, x), f"{name}(16, 4)(x {tuple(x.shape)})", ATTENDED, ONE_TOKEN)
     weights, x = weights_and_text(check, 2, 40, 16)
@@ -520,8 +523,8 @@ def open_attention(check: Check, name: str, causal_right: Gate) -> None:
 def other_head_counts(check: Check, name: str, open_right: Gate) -> None:
     for batch, seq_len, d_model, n_heads in ((2, 9, 36, 12), (2, 6, 12, 3), (1, 8, 24, 6)):
         weights, x = weights_and_text(check, batch, seq_len, d_model)
-        call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})"
-        check.agrees(attended(weights, n_heads, x), call, ATTENDED, OTHER_COUNTS)
+        call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=True)"
+        check.agrees(attended(weights, n_heads, x, is_causal=True), call, ATTENDED, OTHER_COUNTS)
     with open_right:
         call = f"{name}(24, 6)(x {tuple(x.shape)}, is_causal=False)"
         check.agrees(attended(weights, 6, x, is_causal=False), call, ATTENDED, OPEN_COUNTS)
@@ -532,11 +535,13 @@ def attention_dtypes(check: Check, name: str) -> tuple[dict, torch.Tensor]:
     short text, which costs a fiftieth."""
     weights, x = weights_and_text(check, 1, 290, 32)
     pair = check.randn(2, 12, 32)
-    check.agrees(attended(weights, 8, pair), f"{name}(32, 8)(x {tuple(pair.shape)})", ATTENDED)
+    causal = f"{name}(32, 8)(x {tuple(pair.shape)}, is_causal=True)"
+    check.agrees(attended(weights, 8, pair, is_causal=True), causal, ATTENDED)
     for dtype, tolerance in ((torch.float64, EXACTLY), *ATTENDED_HALF.items()):
         text = x if dtype is torch.bfloat16 else x[:, :48]
         short = str(dtype).removeprefix("torch.")
-        call, probe = f"{name}(32, 8).to({short})(x {tuple(text.shape)})", attended(weights, 8, text.to(dtype))
+        call = f"{name}(32, 8).to({short})(x {tuple(text.shape)}, is_causal=True)"
+        probe = attended(weights, 8, text.to(dtype), is_causal=True)
         check.agrees(probe, call, tolerance, HALF.format(short))
         check.has_dtype(probe, dtype, call)
     return weights, x
@@ -562,7 +567,7 @@ def open_dtypes(check: Check, name: str, weights: dict, x: torch.Tensor, open_ri
 def conversions(check: Check, name: str, weights: dict, x: torch.Tensor) -> None:
     few = x[:, :5].to(torch.bfloat16)
     check.agrees(
-        attended_after_conversion(weights, 8, few),
+        attended_after_conversion(weights, 8, few, is_causal=True),
         f"{name}(32, 8) in float32, then after .to(bfloat16), on x {tuple(few.shape)}",
         ATTENDED_HALF[torch.bfloat16],
         CONVERTED,
@@ -590,9 +595,10 @@ def scores_far_below(check: Check, name: str) -> None:
 
 def attention_gradients(check: Check, name: str, causal_right: Gate) -> None:
     weights, x = weights_and_text(check, 2, 4, 12)
-    call = f"{name}(12, 2)(x {tuple(x.shape)})"
+    call = f"{name}(12, 2)(x {tuple(x.shape)}, is_causal=True)"
     # gradients are products with one more matrix than the outputs, of the same order
-    check.agrees(attended(weights, 2, x, differentiate=True), f"the gradient of {call}", ATTENDED, CUT)
+    probe = attended(weights, 2, x, differentiate=True, is_causal=True)
+    check.agrees(probe, f"the gradient of {call}", ATTENDED, CUT)
     with causal_right:
         check.agrees(
             attended(weights, 2, x, differentiate=True, evaluating=True),
@@ -601,7 +607,7 @@ def attention_gradients(check: Check, name: str, causal_right: Gate) -> None:
             GRADIENT_IN_EVAL,
         )
     slopes = weight_gradients(weights, 2, x)
-    check.agrees(slopes, f"the gradients of the weights in {call}", ATTENDED, WEIGHTS_TRAIN)
+    check.agrees(slopes, f"the gradients of the weights in {name}(12, 2)(x {tuple(x.shape)})", ATTENDED, WEIGHTS_TRAIN)
 
 
 # ---- reach ----------------------------------------------------------------------------------------------------------

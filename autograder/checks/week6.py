@@ -28,6 +28,7 @@ from autograder.checks.attention_functions import (
 )
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise
 from autograder.checks.probes import seen, seen_part
+from autograder.errors import StudentError
 from autograder.script.compare import CUT, Tolerance, kind, only_where_zero
 
 WEEK = "week6_relative_bias"
@@ -292,11 +293,16 @@ def _shaw_form(check: Check) -> None:
 
 
 def result(call: Probe, place: int) -> Probe:
-    """One of the results of a function that returns (out, weights); all of it if it returns something else."""
+    """One of the results of a function that returns (out, weights). An answer that returns something else may still be
+    right in ``out``, but has no weights."""
 
     def probe(subject: Any) -> Any:
         value = call(subject)
-        return value[place] if isinstance(value, (tuple, list)) and len(value) == 2 else value
+        if isinstance(value, (tuple, list)) and len(value) == 2:
+            return value[place]
+        if PARTS[place] == "out":
+            return value
+        raise StudentError(("TypeError",), f"the exercise asks for two, (out, weights); this returns {kind(value)}")
 
     return probe
 
@@ -490,6 +496,10 @@ def t5_bucket(check: Check) -> None:
         check.follows(calling(near), "t5_bucket(-4..4)")
 
 
+LONGER = (
+    "A causal text of 4 tokens is right, one of 115 is not. (32 buckets, and max_distance is 128 if it is not given.)"
+)
+OTHER_WEIGHTS = "With is_causal=True out is right, the weights are not. (Return those that out is made of.)"
 CAUSAL = (
     "Without is_causal all is right, with it it is not. (The keys after the query are hidden, and the "
     "buckets are the causal ones, bidirectional=False.)"
@@ -537,9 +547,11 @@ def t5_attention(check: Check) -> None:
     with check.criterion("causal: the mask and the causal buckets", 0.75, golden=True):
         # With 32 buckets both kinds agree below distance 9, so the text is longer. A max_distance of 127 would move
         # distance 112 to another bucket, and one of 129 would move distance 113.
-        for sizes in ((4, 4, 4, 4, 4, 4, 32), (1, 2, 115, 115, 8, 4, 32)):
-            _t5_agrees(check, *_t5(check, *sizes), CAUSAL, is_causal=True)
-        tensors, words = _far_below(check, *_t5(check, 2, 2, 4, 4, 8, 4, 32))
+        _t5_agrees(check, *_t5(check, 4, 4, 4, 4, 4, 4, 32), CAUSAL, is_causal=True)
+        _t5_agrees(check, *_t5(check, 1, 2, 115, 115, 8, 4, 32), LONGER, is_causal=True)
+        tensors, words = _t5(check, 2, 2, 4, 4, 8, 4, 32)
+        check.agrees(result(calling(*tensors, True), 1), f"weights of {words}, is_causal=True)", CLOSE, OTHER_WEIGHTS)
+        tensors, words = _far_below(check, tensors, words)
         low = calling(*tensors, is_causal=True)
         call = f"row 0 of the weights of {words}, is_causal=True)"
         check.agrees(lambda f: result(low, 1)(f)[..., 0, :], call, CLOSE, FAR_BELOW)

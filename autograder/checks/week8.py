@@ -334,7 +334,7 @@ def apply_mrope(check: Check) -> None:
     # Catches sections that leave pairs out or count pairs that do not exist.
     with check.criterion("refuses sections that do not add up to head_dim/2", 0.25):
         positions = _places(check, 3, 3)
-        for head_dim, sections in ((12, (2, 2, 1)), (12, (3, 3, 1)), (7, (1, 1, 1))):
+        for head_dim, sections in ((12, (2, 2, 1)), (12, (3, 3, 1)), (12, (4, 4, 4)), (7, (1, 1, 1))):
             x = check.randn(1, 2, 3, head_dim)
             words = f"apply_mrope({named(x)}, sections {sections})"
             check.raises(calling(x, positions, sections), ValueError, words)
@@ -457,6 +457,10 @@ LARGE = (
     "Scores of order 1 are right, large ones are not. (exp overflows: use torch.softmax, or subtract the largest logit of "
     "each row first, the sink among them.)"
 )
+ROWS_APART = (
+    "Rows of one size are right, however large; where one row lies far above another it goes wrong. (Subtract the largest "
+    "logit of each row, not of all.)"
+)
 # Near -30000 float32 has steps of 0.002, and answers that add up exponents first are rounded to them; a hidden key that
 # counts moves some weight by 0.1.
 ROUNDED_FAR = Tolerance(rtol=0, atol=0.02)
@@ -490,6 +494,9 @@ def softmax_with_sink(check: Check) -> None:
         for shift in (300, -300):
             agrees([scores + shift, sinks + shift], f"{words} plus {shift}, sinks too", LARGE)
         agrees([scores, sinks + 500], f"{words}, sinks near 500", LARGE)
+        apart = scores.clone()
+        apart[:, :, 1] += 500
+        agrees([apart, sinks], f"{words}, one query's near 500", ROWS_APART)
         large_are_right = check.reached()
     # Catches -inf that becomes NaN, in the weights or in a gradient.
     with check.criterion("hidden keys, and rows without any", 0.5, golden=True):
@@ -885,6 +892,7 @@ def layers_that_turn(check: Check) -> None:
         agrees("Qwen3.5 with other layers", {"model_type": "qwen3_5_text"} | linear, ANY_LINEAR)
         agrees("EXAONE 4.0 1.2B", EXAONE_1B, NULL)
         agrees("EXAONE 4.0 1.2B, partial_rotary_factor null", EXAONE_1B | {"partial_rotary_factor": None}, NULL)
+        agrees("EXAONE 4.0 1.2B, head_dim null", EXAONE_1B | {"head_dim": None}, NULL)
         within = {"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": None}}
         agrees("EXAONE 4.0 1.2B, partial_rotary_factor null in rope_parameters", EXAONE_1B | within, NULL)
     # Catches a whole head rotated, its width computed from hidden_size, null fields deleted from the caller's dict.

@@ -62,7 +62,7 @@ DIAGNOSES = {
         "Your answer is `causal` itself: with one query, with zero slopes or with nothing to see after the query the "
         "two forms agree without a mask as well. Compute both sides.",
     "always":
-        "Your answer is True also where the two forms differ. (Without a mask they differ wherever a slope is not zero: the bias holds the absolute value of the distance.)",
+        "Your answer is True also where the two forms differ. (With a key after the query in sight they differ wherever a slope is not zero: the bias holds the absolute value of the distance.)",
     "no abs": "A difference may have either sign: take its absolute value before the largest.",
     "first queries": "With fewer queries than keys your answer is wrong. (The queries are the last positions, in the distances and in the mask.)",
     "not masked":
@@ -88,7 +88,8 @@ DIAGNOSES = {
         "The causal mask is lost: hidden scores are 0 instead of -inf when they reach the softmax.",
     "no causal": "`is_causal` changes nothing: later tokens are seen.",
     "always causal": "`is_causal=False` is ignored: later tokens are never seen.",
-    "not default": "The mask must be on by default: is_causal=True.",
+    "turned round": "`is_causal` is turned round: True shows later tokens, False hides them.",
+    "not default": "With is_causal=True all is right, without the argument it is not. (The mask is on by default.)",
     "strict": "Your causal mask hides the token itself; token i sees the keys 0..i.",
     "batch order":
         "Heads and sequences of the batch are mixed up in the bias: head h of every sequence gets the slope of head h.",
@@ -573,6 +574,8 @@ edited(LayerPlain, "layer_scaled_by_d_model", 0, DIAGNOSES["d_model scale"], ("s
 edited(LayerPlain, "layer_mask_clobbered", 1.5, DIAGNOSES["clobbered"], (MASKED, "scores.tril()"))
 edited(LayerPlain, "layer_never_causal", 1.5, DIAGNOSES["no causal"], ("        if is_causal:", "        if False:"))
 edited(LayerPlain, "layer_always_causal", 3.75, DIAGNOSES["always causal"], ("        if is_causal:", "        if True:"))
+edited(LayerPlain, "layer_causal_turned_round", 0, DIAGNOSES["turned round"], ("        if is_causal:", "        if not is_causal:"))
+edited(LayerPlain, "layer_not_causal_by_default", 3, DIAGNOSES["not default"], ("is_causal=True", "is_causal=False"))
 edited(LayerPlain, "layer_causal_in_train_mode_only", 3.25, "In train mode the output is right, after .eval() it is not.",
        ("        if is_causal:", "        if is_causal and self.training:"))
 edited(LayerPlain, "layer_strict_mask", 1.5, DIAGNOSES["strict"], (".triu(1), float", ".triu(0), float"))

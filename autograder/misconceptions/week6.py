@@ -56,7 +56,6 @@ SAYS = {
     "mask ignored": "The mask changes nothing.",
     "nan row": "A query that may attend to no key gives NaN; its weights and its output are zero.",
     "one order": "You return (weights, out); the order is (out, weights).",
-    "only out": "You return one tensor; the exercise asks for two, (out, weights).",
     # rel_shift
     "identity": "Nothing is moved: row i must move to the left by n_queries - 1 - i.",
     "roll": "Your rows move by the wrong amount: row i moves to the left by n_queries - 1 - i, the last row not at all.",

@@ -135,6 +135,7 @@ SAYS = {
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
     "nan row": "A row that may attend to no key gives NaN; it must be zero.",
     "overflow": "Large logits overflow in exp: use torch.softmax, or subtract the largest one first.",
+    "one largest": "You subtract the largest logit of all rows; take each row's own, or a row far below it gives 0/0.",
     "hidden seen": "Hidden keys get weight: -inf must stay -inf until the softmax.",
     "log": "You return logarithms of the weights; the exercise asks for the weights.",
     # the cache
@@ -840,6 +841,13 @@ def sink_overflow(scores, sinks):
     return top / (top.sum(dim=-1, keepdim=True) + torch.exp(sinks)[None, :, None, None])
 
 
+@wrong(WEEK, "softmax_with_sink", 1.75, SAYS["one largest"])
+def sink_less_the_largest_of_all(scores, sinks):
+    largest = torch.maximum(scores.max(), sinks.max())
+    top = torch.exp(scores - largest)
+    return top / (top.sum(dim=-1, keepdim=True) + torch.exp(sinks - largest)[None, :, None, None])
+
+
 @right(WEEK, "softmax_with_sink")
 def sink_in_the_sum(scores, sinks):
     sink = sinks.reshape(1, -1, 1, 1)
@@ -1189,6 +1197,8 @@ edited(turn_plain, "turn_the_rest", 1.25, "You count the channels that do not tu
        (TURN_SHARE, "channels = int(width * (1 - share)) or width"))
 edited(turn_plain, "turn_divided", 2, "A given head_dim wins over hidden_size / num_attention_heads.",
        (TURN_WIDTH, 'config["hidden_size"] // config["num_attention_heads"]'))
+edited(turn_plain, "turn_share_of_the_divided", 2, "A given head_dim wins over hidden_size / num_attention_heads.",
+       (TURN_SHARE, 'channels = int((config["hidden_size"] // config["num_attention_heads"] if share != 1 else width) * share)'))
 edited(turn_plain, "turn_share_at_the_top", 1.25, "The share may stand in `rope_parameters`, too.",
        (' or parameters.get("partial_rotary_factor")', ""))
 edited(turn_plain, "turn_latent_head", 2.5, "In latent attention qk_rope_head_dim says how many channels turn.",

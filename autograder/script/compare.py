@@ -287,7 +287,7 @@ def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: t
 
 def _is_stack_of(got: torch.Tensor, expected: Any) -> bool:
     """Whether a tensor stacks the expected values, in number and shapes; a batch of as many texts usually does not."""
-    shapes = [tuple(value.shape) for value in expected if isinstance(value, torch.Tensor)]
+    shapes = [tuple(value.shape) if isinstance(value, torch.Tensor) else () for value in expected]
     return got.ndim > 0 and len(got) == len(expected) and all(shape == tuple(got.shape[1:]) for shape in shapes)
 
 

@@ -24,7 +24,7 @@ from autograder.script.script import (
 )
 from autograder.script.verdict import Criterion
 
-NO_VALUE = "This holds, but it earns points only together with a right value, and none of yours is right yet."
+NO_VALUE = "This holds, but it earns points only if a criterion on values holds, too, and none does yet."
 
 
 @dataclass(eq=False)
