@@ -65,6 +65,10 @@ KNOWN_ERRORS = frozenset(
 LONG_NUMBER = re.compile(r"\d*\.\d+(e[-+]?\d+)?|\d{5,}", re.IGNORECASE)
 
 
+NO_GPU_SAID = re.compile("Torch not compiled with CUDA|No CUDA GPUs|Found no NVIDIA driver")
+NO_GPU = ". (There is no GPU here: write device=x.device, not 'cuda', and set no default device.)"
+
+
 class StudentError(Exception):
     """An exception raised by the student's code, as plain text: class names along its MRO, message, last line.
 
@@ -102,7 +106,8 @@ class StudentError(Exception):
     def describe(self) -> str:
         """One line. Long numbers are left out: they could be hidden inputs, and no message needs them."""
         head = visible(self.message.strip().splitlines()[0][:200]) if self.message.strip() else "no message"
-        return f"{self.kind}: {LONG_NUMBER.sub('…', head)}" + (f" ({self.where})" if self.where else "")
+        remedy = NO_GPU if NO_GPU_SAID.search(head) else ""
+        return f"{self.kind}: {LONG_NUMBER.sub('…', head)}" + (f" ({self.where})" if self.where else "") + remedy
 
 
 def visible(text: str) -> str:

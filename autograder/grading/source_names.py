@@ -85,6 +85,29 @@ def without_names(source: str, names: frozenset[str]) -> str:
     return "\n".join(line for line in lines if line is not None).strip("\n")
 
 
+def only_definitions(source: str) -> str:
+    """A cell's imports, functions, classes and assignments that call nothing, on their lines; empty if it does not
+    parse. An import that fails is passed over."""
+    tree = parsed_cell(source)
+    lines = source.split("\n")
+    kept = [""] * len(lines)
+    for node in tree.body if tree else ():
+        is_import = isinstance(node, ast.Import | ast.ImportFrom)
+        calls = any(isinstance(each, ast.Call) for each in ast.walk(node))
+        if (
+            is_import
+            or isinstance(node, ast.FunctionDef | ast.ClassDef)
+            or (isinstance(node, ast.Assign) and not calls)
+        ):
+            first, end = lines_of(node)
+            kept[first:end] = lines[first:end]
+            kept[first] = PASSING_OVER + kept[first] if is_import else kept[first]
+    return "\n".join(kept)
+
+
+PASSING_OVER = "with __import__('contextlib').suppress(ImportError): "
+
+
 def lines_of(node: ast.stmt) -> tuple[int, int]:
     """Return the lines of a statement, decorators included, as the bounds of a slice."""
     first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])

@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from helpers import COURSE, WEEK3, autograder, run, standing
 from mangled import Mangled, read
+from nbformat.v4 import new_code_cell
 
 from autograder.classroom import make_course_root
 
@@ -78,6 +79,27 @@ def import_in_setup(nb: Mangled) -> None:
     nb.write_into("setup", nb.source("setup") + "\nimport no_such_package\nimport itertools\n")
     used = USES_IMPORT.format(used="list(itertools.islice([1], 1))")
     nb.write_into(ROTATION, nb.source(ROTATION) + used)
+
+
+@case
+def package_of_another_machine(nb: Mangled) -> None:
+    nb.write_into(ROTATION, "import no_such_package\nimport math\n" + nb.source(ROTATION))
+
+
+@case
+def device_of_another_machine(nb: Mangled) -> None:
+    nb.write_into("setup", nb.source("setup") + "\ntorch.set_default_device('cuda')\n")
+
+
+@case
+def name_used_again_below_its_tests(nb: Mangled) -> None:
+    own = new_code_cell("rope_frequencies = rope_frequencies(64)")
+    nb.cells.insert(nb.at("rope_frequencies_tests") + 1, own)
+
+
+@case
+def ends_the_process_below_the_answer(nb: Mangled) -> None:
+    nb.write_into(ROTATION, nb.source(ROTATION) + "\nimport os\nos._exit(0)\n")
 
 
 QUIET = "copy1_older mac_double upper_case_extension upper_case_and_another saved_as_text folder_in_folder"

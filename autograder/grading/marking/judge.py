@@ -11,6 +11,7 @@ import sys
 import time
 import types
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -30,7 +31,7 @@ from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.tensors import EXACT
-from autograder.grading.source_names import defined_names, free_names
+from autograder.grading.source_names import defined_names, free_names, only_definitions
 from autograder.script.answer import Absent
 from autograder.script.question import noted
 from autograder.script.script import Exercise
@@ -136,7 +137,12 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
                 torch.default_generator.manual_seed(STUDENT_SEED)  # the same for everybody
             elif cell.role == Role.LOCKED:
                 given.append(cell)
-            run = _execute(cell, session, _wanted_next(task.cells[place + 1 :], trusted))
+            wanted = _wanted_next(task.cells[place + 1 :], trusted)
+            run = _execute(cell, session, wanted)
+            if run.error is not None and cell.role == Role.ANSWER:
+                run = _with_its_definitions(cell, session, wanted, run)
+            marked = {verdict.exercise for verdict in marking.verdicts}
+            marking.overwritten |= marked & defined_names(cell.source)
             result.outputs[cell.id] = run.outputs + _error_output(run)
             if run.error is not None:
                 names = {*cell.defines, *defined_names(cell.source)}
@@ -148,6 +154,25 @@ def _wanted_next(cells: Sequence[TaskCell], trusted: dict[str, Any]) -> list[str
     """Return the student's names that the tests right after a cell use."""
     tests = itertools.takewhile(lambda cell: cell.role == Role.TEST, cells)
     return list(dict.fromkeys(name for cell in tests for name in free_names(cell.source, trusted)))
+
+
+def _with_its_definitions(cell: TaskCell, session: Session, names: Sequence[str], stopped: CellRun) -> CellRun:
+    """Run an answer's definitions alone, because the cell has stopped before they were there: at a package that only
+    the student has, or in a line that runs for too long."""
+    definitions = only_definitions(cell.source)
+    try:
+        there = session.lookup(list(cell.defines))
+    except StudentError:
+        there = {}
+    if not definitions.strip() or all(name in there for name in cell.defines):
+        return stopped
+    run = _execute(replace(cell, source=definitions), session, names)
+    if run.error is not None:
+        return stopped
+    return CellRun([*stopped.outputs, {"output_type": "stream", "name": "stderr", "text": ALONE}], stopped.error)
+
+
+ALONE = "This cell stopped, so only its imports, functions, classes and plain assignments were run for the tests.\n"
 
 
 def _execute(cell: TaskCell, session: Session, names: Sequence[str] = ()) -> CellRun:

@@ -45,6 +45,7 @@ class Marking:
     # Given an answer's name and the answer, returns a fresh one that remembers no earlier question.
     anew: Callable[[str, Any], Any] = lambda name, student: student
     crashed: Callable[[], Collection[str]] = tuple  # answers that have hung or died: no other answer may call them
+    overwritten: set[str] = field(default_factory=set)  # answers that a cell below their tests defines anew
     _marked: dict[str, Exercise] = field(default_factory=dict)
 
     def mark(self, exercise: Exercise, student: Any) -> Verdict:
@@ -117,16 +118,19 @@ class Marking:
         unanswered = {verdict.exercise for verdict in self.verdicts if verdict.stopped}
         blank = [name for name in called if name in unanswered] if best.stopped > other.stopped else []
         other.note = _note([self._marked[name].name for name in blank or called], bool(blank))
+        if self.overwritten.intersection(called):
+            other.note += f" (A cell below its tests defines {', '.join(sorted(self.overwritten & {*called}))} anew.)"
         return other
 
     def _lost(self, exercise: Exercise) -> dict[str, Any]:
-        """Return the course's functions and classes, by name, for earlier answers that lost points or crashed."""
+        """Return the course's functions and classes, by name, for earlier answers that lost points, crashed or are
+        overwritten."""
         crashed, lost = self.crashed(), {}
         for verdict in self.verdicts:
             earlier = self._marked.get(verdict.exercise)
             if earlier is None or earlier is exercise or not (isfunction(earlier.right) or isclass(earlier.right)):
                 continue
-            if verdict.score < verdict.max_score or verdict.exercise in crashed:
+            if verdict.score < verdict.max_score or verdict.exercise in (*crashed, *self.overwritten):
                 lost[verdict.exercise] = earlier.right
         return lost
 

@@ -32,6 +32,14 @@ TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 DEBUGGER = "it stops in a debugger, and nobody is there to let it go on: remove breakpoint() or set_trace()"
 
 
+def default_device() -> str:
+    """The type of device on which tensors are made; empty if it does not work here."""
+    try:
+        return torch.get_default_device().type
+    except Exception:  # CUDA, which a CPU build of torch does not have
+        return ""
+
+
 class Notebook:
     """Answers the trusted side's requests about one student's notebook."""
 
@@ -88,6 +96,8 @@ class Notebook:
         result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
         self.records_gradients = torch.is_grad_enabled()
         torch.set_grad_enabled(True)
+        if default_device() not in ("cpu", self.device):  # set for the GPU of another machine
+            torch.set_default_device(None)
         if os.getpid() != self.pid:  # a child that the student's code forked has come to the end of its cell
             os._exit(0)
         self.refuse()
