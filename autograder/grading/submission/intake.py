@@ -154,6 +154,9 @@ def _with_answers(
         blank = f"{chosen} holds none" if chosen else "no other notebook does"
         warnings.append(f"{shown(name)} holds {count} answers and was graded: {blank}")
         return name
+    if chosen and not there and full:
+        held = ", ".join(f"{shown(name)} ({count} answers)" for name, count in full.items())
+        raise UngradableError(f"{chosen} holds no answers, but several other notebooks do: {held}; keep one of them")
     more = [f"{shown(name)} ({count})" for name, count in full.items() if count > there]
     if chosen and more:
         warnings.append(f"{shown(chosen)} was graded and holds {there} answers; more are in {', '.join(more)}")
