@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import unicodedata
 from collections.abc import Collection
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from autograder.errors import CourseError
 
 
 def open_csv(path: str | Path, mode: str = "r") -> io.StringIO:
-    """Open a CSV file as text with commas. A file that is not Unicode ends the command: a guess would change names."""
+    """Open a CSV file as text with commas, without blanks around a field and what spreadsheets leave below a table. A
+    file that is not Unicode ends the command: a guess would change names."""
     raw = Path(path).read_bytes()
     is_utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -23,9 +25,15 @@ def open_csv(path: str | Path, mode: str = "r") -> io.StringIO:
         ) from None
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=text.partition("\n")[0].count))
     made = io.StringIO(newline="")
-    csv.writer(made).writerows(rows)
+    csv.writer(made).writerows(_tidy(row) for row in rows)
     made.seek(0)
     return made
+
+
+def _tidy(row: list[str]) -> list[str]:
+    """The row with plain fields, as names are compared; an empty line, which readers skip, if all of them are empty."""
+    plain = [unicodedata.normalize("NFC", field.strip()) for field in row]
+    return plain if any(plain) else []
 
 
 def read_roster(path: str | Path) -> list[dict[str, str]]:
