@@ -1,8 +1,8 @@
 """Controls that weeks 5 and 6 lacked.
 
 Week 5: the model without positions after 300 steps (Figure 5.8), and RoPE in a window in both layers, beside the
-hybrid. Week 6: how often a guess from the bag of the last four payloads is right, T5 with 4 heads after 300 and 1,500
-steps, and each of DeBERTa's terms alone on the other term's task, with more heads and more steps.
+hybrid. Week 6: how often a guess from the bag of the last four payloads is right, and T5 and each of DeBERTa's terms
+alone (on the other term's task) with more heads, with more steps and with both.
 """
 
 import itertools
@@ -17,7 +17,7 @@ import torch
 
 RECORD = arms.Record("controls")
 ENDS = (extrapolation.TESTED[0], extrapolation.TESTED[-1])
-T5_RUNS = ((4, 300), (4, 1500))  # heads, steps
+T5_RUNS = ((2, 1500), (4, 300), (4, 1500))  # heads, steps
 T5_SHIPPED = {(2, 300): "T5", (8, 300): "T5, 8 heads"}  # arms of week 6's shipped results
 TERMS = {"content to position": ("push", "pos_k"), "position to content": ("pull", "pos_q")}  # the other's task, table
 TERM_SHIPPED, TERM_RUNS = (2, 300), ((2, 1500), (4, 300), (4, 1500))  # heads, steps

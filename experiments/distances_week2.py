@@ -5,14 +5,22 @@ training length gets the last trained position, and its keys the positions befor
 position gets 0. Texts, mask and model are untouched.
 """
 
+import math
+
 import arms
 import torch
+import torch.nn.functional as F
 import weeks12
 
 RECORD = arms.Record("distances_week2")
 LENGTH, TRAINED = 128, 32
 LAST = TRAINED - 1
 PAIRS = {"all 32 pairs": lambda w: w > 0, "6 fast pairs": lambda w: w <= 32}
+MORE = {  # other choices: what is beside the six fast pairs
+    "6 fast pairs and the 6 slowest": lambda w: (w <= 32) | (w >= w[-6]),
+    "6 fast pairs and the next 6 (wavelengths 35 to 149)": lambda w: w < 150,
+}
+DENSE = "12 pairs of wavelengths up to 32"
 REACHES = (3, 4, 5, 7, 11, 15, 23, 31, 39, 47, 63, 95, 127)
 WINDOWS = (4, 8, 16, 32, 64, 128)
 
@@ -38,8 +46,16 @@ def places(reach, true_query=False):
     return query, (query[:, None] - arms.distances(LENGTH).clamp(0, reach)).clamp(min=0)
 
 
+def dense(count=12):
+    """Return the table of 128 positions and width 64 for wavelengths from 2 pi to 32; the rest is zero."""
+    wavelengths = 2 * math.pi * (16 / math.pi) ** (torch.arange(count) / (count - 1))
+    angles = torch.arange(LENGTH)[:, None] * 2 * math.pi / wavelengths
+    return F.pad(torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1), (0, 64 - 2 * count))
+
+
 def run(pairs, seed):
-    model = weeks12.train_look_back(weeks12.pairs_kept(PAIRS[pairs]), seed)
+    table = dense() if pairs == DENSE else weeks12.pairs_kept((PAIRS | MORE)[pairs])
+    model = weeks12.train_look_back(table, seed)
     everything, new, familiar = arms.latest(LENGTH), places(LENGTH), places(LAST)
     needed = (arms.distances(LENGTH) == 3).expand(256, -1, -1)
     few = arms.drawn(needed, everything.expand(256, -1, -1), TRAINED)
@@ -57,7 +73,7 @@ def run(pairs, seed):
 
 
 def measure():
-    for pairs in PAIRS:
+    for pairs in (*PAIRS, *MORE, DENSE):
         for seed in arms.SEEDS:
             RECORD.measure(pairs, seed, lambda seed, pairs=pairs: run(pairs, seed))
 
@@ -68,19 +84,26 @@ def section():
         "",
         *arms.text(
             "Accuracy; guessing gives 0.125. Few keys: the right one and 31 others drawn from all before the query.",
-            """**What the arms say.** New positions do the damage, and more keys at them make it worse. More keys alone
-            do none: at familiar positions all 128 keys are as good as 32. The more keys stand at new positions, the
-            worse: the latest 4 do next to none, 32 much, all most. So familiar positions repair the model whatever the number of keys, and
-            hiding keys repairs it only when hardly any are left. Slow pairs make it worse and do not decide it.
-            Familiar *distances* are not enough here: with the query at its true position and every distance clipped at
-            31 the model does as in a window of 32. Sinusoids carry positions, and the layer has learned pairs of
-            positions.""",
+            """**What the arms say.** New positions do the damage, and more keys at them make it worse. More keys
+            alone do none: at familiar positions all 128 keys are as good as 32. The more keys stand at new positions,
+            the worse: the latest 4 do next to none, 32 much, all most. So familiar positions repair the model
+            whatever the number of keys, and hiding keys repairs it only when hardly any are left. Slowness as such is
+            not the cause: beside the six fast pairs the six slowest do no harm, the next six do, and six more fast
+            ones do the most. Familiar *distances* are not enough here: with the query at its true position and every
+            distance clipped at 31 the model does as in a window of 32. Sinusoids carry positions, and the layer has
+            learned pairs of positions.""",
         ),
     ]
     for pairs in PAIRS:
         lines += arms.four_arms(
             RECORD, pairs, f"Four arms, {pairs}", "32 keys", ("familiar positions (0 to 31)", "new positions")
         )
+    columns = ("familiar, all", "new, few", "new, all")
+    lines += arms.table(
+        "Other choices of pairs",
+        ["", "familiar positions, all keys", "new positions, 32 keys", "new positions, all keys"],
+        [[pairs, *(arms.cell(RECORD.values(pairs, key)) for key in columns)] for pairs in (*PAIRS, *MORE, DENSE)],
+    )
     rows = [
         ["latest 32 keys, familiar positions", "familiar, latest"],
         ["latest 32 keys, their true positions", "new, latest"],
