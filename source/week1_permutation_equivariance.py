@@ -53,7 +53,7 @@ np.random.seed(0)
 # %% [markdown]
 # ## 1 · Same words, different meaning
 #
-# Only the order tells you who got bitten. A recurrent network reads word after word; a convolution looks at neighbours. A Transformer compares every *token*, a word or a piece of one, with every other token, all at once. Its authors saw the consequence. Since the model has "no recurrence and no convolution", they had to put the order in (Vaswani et al., 2017, section 3.5).
+# Only the order tells you who got bitten. A recurrent network reads word after word; a convolution looks at neighbours. A Transformer compares every *token*, a word or a piece of one, with all tokens at once, itself included. Its authors saw the consequence. Since the model has "no recurrence and no convolution", they had to put the order in (Vaswani et al., 2017, section 3.5).
 #
 # This week you leave the order out: you write attention, shuffle its input, and see what it can tell apart. The next weeks put the order in.
 
@@ -338,7 +338,7 @@ lab.table(["", "result"], [
 # - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In all five runs, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not: their gradients use the repaired weights and do not pass through the softmax. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
 # - (c) The largest float16 is 65,504. A dot product can exceed it although the *scaled* score would fit, so the order of the operations decides. (Rounding makes it 11,248 instead of 11,250. For bfloat16, with the range of float32 but fewer digits, see week 3.)
 # - (d) overflows. `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
-# - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype. That fits into float16, but a row that is hidden as a whole still gets equal weights, as in (e).
+# - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype. That fits into float16, but in a row that is hidden as a whole the hidden keys still get all the weight, as in (e).
 # </details>
 #
 # **1.1, second step.** Go back to your function and make it safe for rows that may attend to nothing, and for float16. Run its check again.
@@ -914,7 +914,7 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 #
 # <details><summary>After you have run it</summary>
 #
-# Sorted back, the second map is no longer a triangle: a word sees those before it *in the shuffled sentence*. 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles gave 14 to 37, and 6 to 19.)
+# Sorted back, the second map is no longer a triangle: a word sees itself and those before it *in the shuffled sentence*. 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles gave 14 to 37, and 6 to 19.)
 #
 # No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can come back: take $W_v=0$.
 #
@@ -1240,7 +1240,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>After you have run it</summary>
 #
-# Can a Transformer tell who bites whom? Without a mask and without an encoding it cannot: it sees the same five words, whatever its weights. With a causal mask it can, to a degree. Each word sees only what came before it, so order leaks in through the contents. How much a large model can build on this leak is still open.
+# Can a Transformer tell who bites whom? Without a mask and without an encoding it cannot: it sees the same five words, whatever its weights. With a causal mask it can, to a degree. Each word sees only itself and the words before it, so order leaks in through the contents. How much a large model can build on this leak is still open.
 # </details>
 
 # %% [markdown]
@@ -1286,7 +1286,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 # | Shuffling the tokens leaves the attention map as it is | Its rows and columns are shuffled in the same way. | Figure 1.4 |
 # | "At chance" means near one half | Not always. In 1.6 you explained why arm 1 is *exactly* at one half. | 1.6 |
 # | Scores are divided by $\sqrt{d_{model}}$ | By the square root of the *head* dimension, the number of terms in the dot product. | Figure 1.2 |
-# | $-10^9$ is as good as $-\infty$ | In a fully masked row it gives hidden keys equal weights, and float16 cannot hold it. | section 2 |
+# | $-10^9$ is as good as $-\infty$ | In a fully masked row it gives hidden keys all the weight, and float16 cannot hold it. | section 2 |
 # | `nan_to_num` after the softmax cures a fully masked row | It cures the value, but the gradient may stay NaN. | section 2 |
 # | `is_causal=True` is right whenever text is generated | It is aligned at the top left: with a cache, new queries see the first keys only. | Figure 1.5 |
 # | LayerNorm, residuals or depth let the order in | All three are equivariant. | section 3 |

@@ -1014,7 +1014,7 @@ plt.show()
 #
 # - **More keys alone do no harm to a query at position 31.** All keys, up to 128, are as good as 32: the accuracy is 1.00. The position matters: put the query at 4, and all keys but four share position 0, right beside the key that it needs. Then the accuracy is 0.36, from 0.30 to 0.42.
 # - **New positions do harm, and the more keys a query sees there, the more.** Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With only the latest 4 keys the accuracy is 0.99, with the latest 32 it is 0.69, with all it is 0.49.
-# - **Slow pairs make it worse, but are not the whole cause.** Without them no hand meets a new angle. The accuracy is higher, 0.76 to 0.84 with 32 keys and 0.60 to 0.68 with all, yet it still falls.
+# - **Slowness as such is not the cause.** With the six fast pairs alone no hand meets a new angle, and the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64), the next slower six (wavelengths 35 to 149) bring it down to 0.70 and 0.52, and twelve pairs of wavelengths up to 32 have only 0.60 and 0.44 (means of five seeds).
 #
 # Are familiar *distances* enough? Leave the query where it is, and move every key farther back than 31 to the position 31 back. Now every distance is familiar, but the positions are new. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
 #
@@ -1071,11 +1071,11 @@ plt.show()
 #
 # *Why it matters:* "falls monotonically with distance" is a claim about all pairs of offsets. One pair of offsets refutes it. A picture of width 64 says nothing about other widths.
 #
-# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Any right pair is accepted. Mind rounding: a float32 product of a wide encoding carries an error of about $10^{-5}$, so a rise of that size may not be real.
+# For any even `d_model` from 2 to 1,024 (base 10,000) return two offsets $0<k_1<k_2$ with $\mathrm{PE}(0)\cdot\mathrm{PE}(k_2)>\mathrm{PE}(0)\cdot\mathrm{PE}(k_1)$. Any right pair is accepted. Mind rounding: a float32 product of a wide encoding carries an error of up to some $5\cdot10^{-5}$, so a rise of that size may not be real.
 
 # %% nbgrader={"grade_id": "similarity_counterexample", "solution": true}
 def similarity_counterexample(d_model):
-    """Two offsets at which the similarity to position 0 does not fall, although the distance grows.
+    """Two offsets between which the similarity to position 0 rises, although the distance grows.
 
     d_model: even int from 2 to 1024
     returns: (k1, k2), two Python ints with 0 < k1 < k2 and PE(0).PE(k2) > PE(0).PE(k1), for base 10000: larger by more
@@ -1157,7 +1157,7 @@ lab.table(["", "largest spread along a diagonal"],
 #
 # <details><summary>After you have run it</summary>
 #
-# Left: each diagonal has one colour, since only the offset counts. Middle: if your rows start at random, they are almost at right angles, and neighbours are no closer than strangers. Right: training has changed the upper left square, the 32 positions it used. Nothing forces its similarities to be the same along diagonals.
+# Left: each diagonal has one colour, since only the offset counts. Middle: if your rows start at random, they are almost at right angles, and neighbours are no closer than strangers. Right: only the lower right square is as before. Training has moved the 32 rows it used, and shows most in the upper left square. Nothing forces its similarities to be the same along diagonals.
 # </details>
 
 # %% [markdown]

@@ -188,7 +188,7 @@ week3.rotate_by_hand(rotate_by_hand)
 #
 # $$\theta_i = \text{base}^{-2i/d},\qquad i=0,1,\dots,\tfrac d2-1,\qquad \text{base}=10\,000. \tag{4}$$
 #
-# RoPE takes over the formula of week 2's sinusoids, with the head dimension in place of the model dimension (RoFormer, section 3.2.2, where pairs are counted from 1). They form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**. (In code the $\theta_i$ are often called `inv_freq`.)
+# RoPE takes over the formula of week 2's sinusoids, with the head dimension in place of the model dimension (RoFormer, section 3.2.2, where pairs are counted from 1). The frequencies form a geometric series: pair 0 turns by one radian per position, and each later pair is slower by the same factor. A full turn of pair $i$ takes $2\pi/\theta_i$ positions, its **wavelength**. (In code the $\theta_i$ are often called `inv_freq`.)
 #
 # Three slips are common: $i/d$ instead of $2i/d$, the model dimension instead of the *head* dimension, and a *positive* exponent.
 
@@ -293,7 +293,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# In a longer text the slow pairs reach angles that no training text has shown. A larger base leaves more pairs without a full turn, but these pairs also turn less. With base $10^6$, even at position 16,384, pairs 21 to 31 have turned no farther than they had at position 800 with base $10^4$. The other pairs change pace, too, so the model must be fine-tuned. Code Llama was, with base $10^6$, to read long files (Rozière et al., 2023).
+# In a longer text the slow pairs reach angles that no training text has shown. A larger base leaves more pairs without a full turn, but these pairs also turn less. With base $10^6$, even at position 16,384, pairs 21 to 31 have turned no farther than they had at position 800 with base $10^4$. But pairs 1 to 20 change pace, too, so such a model is usually fine-tuned. Code Llama was, with base $10^6$, to read long files (Rozière et al., 2023).
 # </details>
 
 # %% [markdown]
@@ -1590,7 +1590,7 @@ def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
 
     positions: (seq_len,), any real numbers, as integers or floats
     head_dim:  even int
-    dtype:     of the two tables, any floating one; their entries are as exact as the dtype allows, or as float32
+    dtype:     of the two tables, any floating one; entries are exact up to its rounding (in float64, up to float32's)
     base:      float, as in ``rope_frequencies``
     returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions; new tensors on each call
     """

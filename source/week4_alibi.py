@@ -768,7 +768,7 @@ lab.table(["of 112 heads", "how many"], counts)
 # %% [markdown]
 # 104 of 112 heads cannot tell the newest token from the one before it by position. Some weight is off by more than 0.1 in 35 heads, and by more than 0.01 in 67. In the other 45 heads neighbours nearly tie anyway.
 #
-# The second rounding hits no more heads than the first (32 against 35 in the table), but it can erase a clear lead. In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead is lost in 14 of the 112 heads. With content scores of 6 and 0 it is lost in 2. (`experiments/results_weeks34.md`)
+# The second rounding adds to the first, and it can erase a clear lead. (With this lead, rounding the bias alone puts a weight off by more than 0.1 in 21 heads; with the sum rounded as well it is 32.) In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead becomes a tie in 14 of the 112 heads, and in head 6 the newer key even leads by 8. With content scores of 6 and 0 there are 2 ties. (`experiments/results_weeks34.md`)
 #
 # BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
 
@@ -795,7 +795,7 @@ lab.table(["of 112 heads", "how many"], counts)
 #
 # **5 points · difficulty 3/5 · 35 minutes · code**
 #
-# *Why it matters:* this is the attention layer of BLOOM and MPT, apart from bias vectors in the projections and speed.
+# *Why it matters:* up to rounding (section 5), bias vectors in the projections and speed, this is the attention layer of BLOOM and MPT.
 #
 # Call your functions of 4.2 and 4.3, or write the bias into the layer. As in 3.6, the heads are consecutive blocks of `head_dim` channels. You may use `F.scaled_dot_product_attention`; it takes either `attn_mask` or `is_causal=True`, so causal mask and bias go into one tensor.
 
@@ -1109,7 +1109,7 @@ plt.show()
 # | three back, RoPE | 1.00 | 0.12–0.13 |
 # | three back, RoPE clipped | 1.00 | 1.00 |
 #
-# (a) ALiBi and RoPE learn the task; without positions the layer can only count marked letters. (b) Beyond the training length ALiBi goes on almost unchanged (from 0.98 to 0.96), and RoPE falls to the level of no position at all. New offsets are to blame: with its offsets clipped, RoPE does about as well as ALiBi.
+# (a) ALiBi and RoPE learn the task; without positions the layer can count marked letters and read its own token, no more. (b) Beyond the training length ALiBi goes on almost unchanged (from 0.98 to 0.96), and RoPE falls to the level of no position at all. New offsets are to blame: with its offsets clipped, RoPE does about as well as ALiBi.
 #
 # (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task; clipped RoPE solves both without one.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
 # </details>
@@ -1383,7 +1383,7 @@ plt.show()
 # |---|---|---|
 # | Head 0 has the smallest slope and looks far | For powers of two it has the *largest*, $2^{-8/h}$, and is the most local; the last, $2^{-8}$, looks farthest. | Figures 4.4, 4.10 |
 # | One formula fits every number of heads | Of the numbers 1 to 64, it is wrong for the 57 that are not powers of two. | Figure 4.3 |
-# | In bfloat16 ALiBi only the bias is rounded | Its sum with the content is, too: a lead of 6 can vanish. | section 5 |
+# | In bfloat16 ALiBi only the bias is rounded | In BLOOM's layer its sum with the content is, too: a lead of 6 can vanish. | section 5 |
 # | ALiBi uses contexts of any length | Beyond the training length its loss may stay flat, but its slopes limit its reach. | Figure 4.10, week 5 |
 # | Code Llama was trained with ALiBi | It uses RoPE, with base $10^6$. | Rozière et al. |
 #

@@ -373,7 +373,7 @@ week5.ntk_by_hand(ntk_by_hand)
 def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
     """The base for a text of ``seq_len`` positions: equation (4).
 
-    base, scale:  floats; equation (4) holds for every scale
+    base, scale:  positive floats; equation (4) also holds for scales below 1
     head_dim:     even int, at least 4
     seq_len:      int, n in the text
     original_len: int, L in the text; up to it the base stays as it is
@@ -1023,7 +1023,7 @@ if ENCODING == "alibi":
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# ALiBi's curve is flat, and the control's nearly so. After 300 steps the control has 2.15 nats at 1x and rises by 0.05 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A bigram model reaches 2.24. A model this close to it has little to lose: *only what has been learned can break*.
+# ALiBi's curve is flat, and the control's nearly so. After 300 steps the control has 2.15 nats at 1x and rises by 0.053 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A bigram model reaches 2.24. A model this close to it has little to lose: *only what has been learned can break*.
 # </details>
 
 # %% [markdown]
@@ -1101,7 +1101,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. expect the opposite for LLaMA: left unchanged, the model may produce "catastrophically high" scores beyond $L$; interpolated, it stays stable (abstract). Why LLaMA differs we do not know. One clue: at 2x our unchanged models lose just 0.4 nats, Llama 2 13B loses 7.4 (README of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. expect the opposite for LLaMA: left unchanged, the model may produce "catastrophically high" scores beyond $L$; interpolated, it stays stable (abstract). Why LLaMA differs we do not know. One clue: at 2x our unchanged models lose just 0.4 nats, Llama 2 13B loses 7.4 (README and `eval_loss.py` of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
 #
 # Dynamic NTK is lowest at 8x not because it is dynamic, but because $c=8$ makes its stretch 57 there. With $c=1$ the stretch is 8, and its loss is that of NTK: 3.18.
 #
@@ -1399,7 +1399,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # |---|---|---|---|---|---|---|---|
 # | loss | 1.40 | 1.38 | 1.37 | 1.38 | 1.41 | 2.52 | 3.08 |
 #
-# Compare the two rows, then the two columns. A new distance need not do harm: count all distances beyond 63 as 87 or as 231, which training never showed, and the loss is only 1.43 or 1.42. Count them as 127, also new, and it is 2.66. Nor is every distance that training showed safe: count them as 63, which one query in 64 met, and the loss is 1.67. (63 is ten turns of pair 0 and one of pair 2.) Keep the window of 8 in mind for part 3 of 5.8.
+# Compare the two rows, then the two columns. A new distance need not do harm: count all distances beyond 63 as 87 or as 231, which training never showed, and the loss is only 1.43 or 1.42. Count them as 127, also new, and it is 2.66. Nor is every distance that training showed safe: count them as 63, which one query in 64 met, and the loss is 1.67. (63 is ten turns of pair 0 and one of pair 2. That is not the whole cause: 251 is forty and four, and in the shipped model it has 1.47, where 63 has 1.73.) Keep the window of 8 in mind for part 3 of 5.8.
 # </details>
 
 # %% [markdown]
@@ -1439,7 +1439,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained", "grade": true, "solution": true, "points": 5}
 # ### BEGIN SOLUTION
-# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but of these only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five brings no more (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough.
+# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but of these only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five is no better at 2x and 4x, and at 8x better in two runs of five (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough.
 #
 # 2. ALiBi subtracts slope × distance. A key at a distance never met is penalised more than any key before, in the direction training has already taught; there is no new vector and no new angle. But a model that looks at the last 30 characters only would have the same flat curve. The loss at 512 is not lower than at 64, so nothing shows that the other 448 characters are used.
 #
@@ -1461,7 +1461,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model hardly uses pairs 4 to 7, so their new angles do no harm. Figure 5.11 cannot acquit pairs 0 to 2: slowing them also spoils near distances, and that hides any gain at far ones. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
 #
-# How can pairs that have seen every angle do harm? A score adds up all pairs: at 63 or 127 pair 2 stands where it stands at distance 0, so a far key looks near. Seen angles do not make a distance familiar.
+# How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. Repair either, and most of the harm is gone: in the shipped model the loss at 8x with all far distances counted as 127 is 3.12; with pair 3 alone counted as 31 it is 1.63, with pair 2 alone 2.17. Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47.
 #
 # **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. T5's bias is different. It meets no new bucket, yet its loss rises by 0.69 with all keys and by only 0.06 with 64. So more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #
@@ -1702,7 +1702,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 #
 # *Why it matters:* a flat perplexity is easily taken for proof that a model "handles 100,000 tokens".
 #
-# 1. Explain how the loss can stay flat up to 1,024 tokens while needles are lost. Use the numbers of Figure 5.14. What decides in ALiBi whether a far needle is found (Figure 5.15)?
+# 1. Explain how the loss can stay flat up to 1,024 tokens while needles are lost. Use the numbers of Figure 5.14. A window per head does not explain Figure 5.15. What explains more of it, and what does that leave open?
 # 2. A colleague wants to show that a model really uses its long context. Propose a test. What must it hold fixed when the length grows, so that the result means something?
 #
 # ### BEGIN MARK SCHEME
@@ -1735,7 +1735,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 #
 # This filler needs only the token before: a flat loss says as much about the text as about the model.
 #
-# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this lead. The lead differs from value to value, and so does the reach. The same holds in all five seeds, with different values in each (`experiments/results.md`). The printed lead explains four of the six values that are always found. A fifth is the commonest wrong answer, so its needles are "found" for free. We cannot explain the sixth.
+# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this lead. In this model the lead differs from value to value. The reach does so in all five seeds, with different values in each (`experiments/results.md`). The printed lead explains four of the six values that are always found. A fifth is the commonest wrong answer, so its needles are "found" for free. We cannot explain the sixth.
 # </details>
 
 # %% [markdown]

@@ -753,7 +753,7 @@ for prompt, number, row in zip(prompts, numbers, generate(decode, numbers, 40).t
 # Both routes continue each prompt with the same characters. Now break one index at a time. (a) Positions restart at 0 in every call. (b) The mask is aligned at the top left. The first call, for the prompt, is right both times.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** With correct indices the 32 characters after a prompt of 32 have a loss of 1.5 nats. What loss do you expect from (a), and from (b)? What will the text look like?
+# **Predict.** With correct indices the 32 predictions that follow a prompt of 32, one character at a time, have a loss of 1.5 nats. What loss do you expect from (a), and from (b)? What will the text look like?
 #
 # *Your prediction:*
 
@@ -874,7 +874,7 @@ week7.shift_cached_keys(shift_cached_keys)
 #
 # **4 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* the masks and positions of two sequences are where encoder-decoder code goes wrong. For a memory that is padding only, PyTorch's `nn.MultiheadAttention` gives NaN with `need_weights=True`, its default, and zeros without (torch 2.13). Yours must give zeros.
+# *Why it matters:* the masks and positions of two sequences are where encoder-decoder code goes wrong. For a memory that is padding only, PyTorch's `nn.MultiheadAttention` gives NaN with `need_weights=True`, its default, and without it only the bias of its output projection, zeros in a new layer (torch 2.13). Yours must give zeros.
 #
 # The projections are those of 3.6. Given `positions` *and* `memory_positions`, turn queries by the first and keys by the second. Given neither, rotate nothing. Given one alone, raise `ValueError`: here that can only be a slip. You may call your 7.1.
 
@@ -1297,7 +1297,7 @@ plt.show()
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained", "grade": true, "solution": true, "points": 4}
 # ### BEGIN SOLUTION
-# 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and the table shows success exactly where the needed one is constant: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, these arms extrapolate.
+# 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and the table shows success exactly where the needed one is constant: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, the difference that is needed is never a new one: up to 15 these arms make no mistake.
 #
 # 2. It can search by content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse, after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
 #

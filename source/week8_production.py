@@ -317,7 +317,8 @@ def apply_mrope(x, positions, sections, base=10000.0):
     x:         (batch, heads, seq_len, head_dim), any floating dtype
     positions: (3, seq_len) or (3, batch, seq_len), real numbers; axis 0: time, height, width
     sections:  three ints >= 0: how many pairs turn by each axis, in this order. Their sum is head_dim/2, else
-               ValueError. Frequencies are base**(-2p/head_dim) for pair p, counted over all sections
+               ValueError, so for an odd head_dim none fit. Frequencies are base**(-2p/head_dim) for pair p, counted
+               over all sections
     returns:   shape and dtype of x
     """
     ### BEGIN SOLUTION
@@ -575,7 +576,7 @@ week8.softmax_with_sink(softmax_with_sink)
 #
 # **2 points · difficulty 2/5 · 13 minutes · code**
 #
-# *Why it matters:* while the text is short, sinks and window overlap, and a token that is kept twice gets twice its weight.
+# *Why it matters:* while the text is short, sinks and window overlap, and a token that is kept twice counts twice in the softmax.
 
 # %% nbgrader={"grade_id": "streaming_cache", "solution": true}
 def streaming_cache(n_tokens, n_sinks, window):
@@ -1031,7 +1032,7 @@ fig.get_layout_engine().set(rect=(0, 0, 0.74, 1))
 plt.show()
 
 # %% [markdown]
-# **Figure 8.6. Everything kept, and four rules.** Grey: the training length, where nothing is dropped yet. Which rules stay below, and which one climbs and comes back?
+# **Figure 8.6. Everything kept, and four rules.** Grey: the training length, where nothing is dropped yet. Which rules stay as low as they were inside it, and which one climbs and comes back?
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Tables of five training seeds: run this cell. 96 texts each, mean [lowest..highest].
@@ -1057,7 +1058,8 @@ print()
 lab.table(["characters 128 to 511", "loss", "minus the cached window, same seed"],
           [[name, spread(settled[name]), beside(settled[name], settled["window of 64, cached"])] for name in settled])
 shares = np.array(results["first"])
-print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most")
+print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most; "
+      f"an equal share, over the same queries (32 to 63), is {np.mean(1 / np.arange(33, 65)):.3f}")
 
 # %% [markdown]
 # There are two tables because the loss depends on where you look. The ring buffer's extra loss falls by more than a nat within each round of 64, which Figure 8.6 averages out. The last 32 characters are the second half of a round; the mean from 128 on covers six rounds.
@@ -1071,23 +1073,23 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 #
 # Write two to five sentences per part, with numbers and their spread.
 #
-# 1. **Positions.** Compare "sinks" with "sinks, true positions", and "window" with "ring buffer". In each pair the keys are the same. Which distances and directions does a query meet that training never showed? Why is one mistake so much worse than the other?
+# 1. **Positions.** Compare "sinks" with "sinks, true positions", and "window" with "ring buffer". In each pair the keys are the same. Which distances and directions does a query meet that training never showed? Name two possible reasons why one mistake is so much worse than the other. Does an arm here decide between them?
 # 2. **The popular sentence.** "Without sinks a window collapses." What do the tables say about this model? Use the weight on the first character to explain why, and say what a model must have learned for the sentence to be true of it.
 # 3. **What is not shown.** The cached window has the same loss as the recomputed one. Does the model use anything beyond 64 characters? Name one measurement that would tell, and one reason why these numbers may not carry over to a large model.
 #
 # ### BEGIN MARK SCHEME
 # 3 points; half points are allowed.
 #
-# - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.22 [0.14..0.29] from 128 on (0.17 [0.10..0.28] at the end). Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, half of the window on average; cost 1.09 [0.87..1.26] from 128 on (0.85 [0.67..0.98] at the end). Why so much worse: four wrong keys against half of the window, or a distance on the known side against one on the other; no arm separates the two. Half a point for one pair, or for both without numbers.
+# - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.22 [0.14..0.29] from 128 on (0.17 [0.10..0.28] at the end). Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, half of the window on average; cost 1.09 [0.87..1.26] from 128 on (0.85 [0.67..0.98] at the end). Possible reasons: four wrong keys against half of the window; a distance on the known side against one on the other; no arm separates the two. Half a point for one pair, or for both without numbers.
 # - 1 point (part 2): here the window loses 0.00 [0.00..0.01] against the recomputed one and sinks gain nothing; the first character gets at most 0.02 of a head's weight, about an equal share, so no sink has formed and dropping it takes nothing away (half a point). True of a model whose heads put much weight on the first tokens (large models): removing them changes the denominator of every softmax (half a point).
 # - 1 point (part 3): loss on the next character hardly needs far context, so an equal loss does not show use; a needle or key-value task with distances above 64, or the loss with the far text exchanged, would tell (with two layers something may pass on through cached values, up to about twice the window) (half a point). A reason: two layers, 64 characters, five seeds of one size, one kind of text (half a point).
 # ### END MARK SCHEME
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. With true positions the 60 recent keys keep their known distances; only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$, half of the window on average, seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead, and this costs 1.09 [0.87..1.26]. Perhaps four strange keys do less harm than some thirty, perhaps a new distance less than a new direction: no arm here tells.
+# 1. With true positions the 60 recent keys keep their known distances; only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$, half of the window on average, seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. The ring buffer costs 1.09 [0.87..1.26]. Perhaps four strange keys do less harm than some thirty, perhaps a new distance less than a new direction: no arm here tells.
 #
-# 2. It is not true of this model: without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets at most 0.017 of a head's weight, and an equal share would be 0.02. No sink has formed, so dropping that character takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
+# 2. It is not true of this model: without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets at most 0.017 of a head's weight, where an equal share would be 0.021. No sink has formed, so dropping that character takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
 #
 # 3. The table does not say whether it does. The next character depends mostly on the last few, so the loss is the same whether far text is used or not. A needle test would tell: a key and its value more than 64 characters before the question, with its distance reported. The numbers come from two layers trained on 64 characters cut out of the middle of a text. A large model, trained for longer on longer texts, can behave as Xiao et al. report.
 # ### END SOLUTION
@@ -1222,7 +1224,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # | A checkpoint has one RoPE layout | DeepSeek-V3.2 has two. | section 4 |
 # | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Both serve the same end. | 8.3 |
 # | A window without sinks ruins every model | Not week 5's: no head gives the first token more than 0.017 of its weight. | 8.6 |
-# | In a ring buffer the slot is the position | Taking it for one costs 1.09 [0.87..1.26] nats: keys seem to lie ahead of the query. | 8.6 |
+# | In a ring buffer the slot is the position | Taking it for one makes keys seem to lie ahead of the query. Here it costs 1.09 [0.87..1.26] nats. | 8.6 |
 # | MLA and RoPE cannot go together | They can, on separate channels. What fails is a rotation of the keys that come out of the latent. | 8.4 |
 #
 # ## Takeaways
