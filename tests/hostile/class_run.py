@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helpers import command_of, run, standing
+from helpers import command_of, family, run, standing
 
 from autograder.classroom import make_course_root
 from autograder.grading.plugins.gradebook import Score
@@ -60,31 +60,12 @@ def fingerprint(folder: Path) -> dict[str, str]:
     return found
 
 
-def below(*roots: int) -> set[int]:
-    """Return all living descendants of ``roots``, with our own orphans: we are their subreaper."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                text = (entry / "stat").read_text()
-            except OSError:
-                continue
-            fields = text[text.rindex(")") + 2:].split()
-            if fields[0] != "Z":
-                parents[int(entry.name)] = int(fields[1])
-    tree, grown = set(roots), True
-    while grown:
-        more = {pid for pid, parent in parents.items() if parent in tree} - tree
-        tree, grown = tree | more, bool(more)
-    return tree.difference(roots)
+def left_of_the_run(earlier: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Return the processes that the run left behind, our orphans included: we are their subreaper. On a busy machine a
+    process may take time to end; one still alive after GRACE was never told to."""
 
-
-def left_of_the_run(earlier: set[int]) -> set[int]:
-    """Return the processes that the run left behind. On a busy machine a process may take time to end; one still alive
-    after GRACE was never told to."""
-
-    def left() -> set[int]:  # without what other tests start meanwhile, such as a browser's processes
-        return below(os.getpid()) - earlier - below(*earlier)
+    def left() -> set[tuple[int, str]]:  # without what other tests start meanwhile, such as a browser's processes
+        return family(os.getpid()) - earlier.union(*(family(pid) for pid, _ in earlier))
 
     deadline = time.monotonic() + GRACE
     while left() and time.monotonic() < deadline:
@@ -127,12 +108,12 @@ def grade_class(place: Path, week: str, write: Callable[[Path], None], limits: d
         with open(root / "nbgrader_config.py", "a", encoding="utf-8") as file:
             file.write(f"\nc.SubmissionExporter.limits = {limits}\n")
     write(root)
-    before, earlier = fingerprint(root / "submitted"), below(os.getpid())
+    before, earlier = fingerprint(root / "submitted"), family(os.getpid())
     watch = ResultWatch(root)
     watch.start()
     done = nbgrader(root, scratch, "autograde", week, "--SubmissionExporter.workers=4")
     watch.stop.set()
-    survivors = [command_of(pid)[:200] for pid in left_of_the_run(earlier)]
+    survivors = [command_of(pid)[:200] for pid, _ in left_of_the_run(earlier)]
     after = fingerprint(root / "submitted")
     parts = ("[!a-m]*", "[a-m]*") if len(os.listdir(root / "submitted")) > 100 else ("*",)
     with ThreadPoolExecutor(2) as pool:
