@@ -106,7 +106,7 @@ def _without_own_address(people: list[Person]) -> list[str]:
     used = Counter(one.email.lower() for one in people)
     same = [one.id for one in people if one.email and used[one.email.lower()] > 1]
     none = [one.id for one in people if not one.email]
-    kinds = {"no e-mail address": none, "one e-mail address for several students": same}
+    kinds = {"no e-mail address": none, "the same e-mail address": same}
     return [f"{said}: {', '.join(ids)}" for said, ids in kinds.items() if ids]
 
 

@@ -93,8 +93,7 @@ def device_of_another_machine(nb: Mangled) -> None:
 
 @case
 def name_used_again_below_its_tests(nb: Mangled) -> None:
-    own = new_code_cell("rope_frequencies = rope_frequencies(64)")
-    nb.cells.insert(nb.at("rope_frequencies_tests") + 1, own)
+    nb.cells.insert(nb.at("rope_frequencies_tests") + 1, new_code_cell("rope_frequencies = rope_frequencies(64)"))
 
 
 @case
@@ -128,9 +127,11 @@ class Class:
         for student, full, other in (
             ("copy1_beside_blank", f"{WEEK3}-Copy1.ipynb", f"{WEEK3}.ipynb"),
             ("download_beside_blank", f"{WEEK3} (1).ipynb", f"{WEEK3}.ipynb"),
+            ("blank_and_two", "final.ipynb", f"{WEEK3}.ipynb"),
             ("two_of_other_names", "final.ipynb", "Untitled.ipynb"),
         ):
             (Mangled().write(self.submitted(student), full).parent / other).write_text(json.dumps(blank))
+        Mangled().write(self.submitted("blank_and_two"), "other.ipynb")
         Mangled().write(self.submitted("copy1_older"))
         older = Mangled()
         older.blank(ROTATION)
@@ -214,6 +215,7 @@ def test_files_that_need_no_word_on_the_screen(student: str, graded: Class) -> N
 
 
 def test_folders_that_nobody_grades_are_named(graded: Class) -> None:
+    assert "other.ipynb (14 answers); keep one of them" in graded.scores["blank_and_two"].reason
     for place in ("in_other_case/Week3_RoPE", f"numbered/{WEEK3} (1)", f"without_folder/{WEEK3}.ipynb"):
         assert f"not graded: submitted/{place}: the folder of the notebook has to be called {WEEK3}" in graded.screen
         assert place.split("/")[0] not in graded.scores

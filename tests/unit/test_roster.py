@@ -19,10 +19,11 @@ ZOE = {"id": "zoe", "first_name": "Zoë", "last_name": "Müller, von", "email": 
         TEXT.encode("utf-8-sig"),
         TEXT.replace("\n", "\r\n").encode("utf-8-sig"),
         TEXT.encode("utf-16"),
+        TEXT.replace("zoe,Zoë", " zoe,Zoe\u0308 ").encode() + b",,,\n",
         b"id;first_name;last_name;email\r\n" + 'zoe;Zoë;"Müller, von";z@x\r\n'.encode(),
         "id\tfirst_name\tlast_name\temail\nzoe\tZoë\tMüller, von\tz@x\n".encode("utf-16"),
     ],
-    ids=["plain", "byte order mark", "of Windows", "UTF-16", "semicolons", "tabs"],
+    ids=["plain", "byte order mark", "of Windows", "UTF-16", "blanks", "semicolons", "tabs"],
 )
 def test_what_a_spreadsheet_saves_is_read(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "roster.csv").write_bytes(content)

@@ -195,8 +195,7 @@ def test_the_fonts_of_the_machine_are_known_from_the_list_that_matplotlib_has_ma
     with Sandbox(limits=ROOMY) as sandbox:
         session = Session(sandbox, {}, seed=3)
         told = printed(
-            session,
-            "import matplotlib.font_manager as f; print(sorted({font.name for font in f.fontManager.ttflist}))",
+            session, "import matplotlib.font_manager as f; print(sorted({font.name for font in f.fontManager.ttflist}))"
         )
         session.close()
     assert told == f"{sorted([of_all.name, 'For all'])}\n"
