@@ -82,23 +82,15 @@ def import_in_setup(nb: Mangled) -> None:
 
 
 @case
-def package_of_another_machine(nb: Mangled) -> None:
+def stopped_cells(nb: Mangled) -> None:
+    nb.write_into("rotate_half", nb.source("rotate_half") + "\nimport os\nos._exit(0)\n")
     nb.write_into(ROTATION, "import no_such_package\nimport math\n" + nb.source(ROTATION))
-
-
-@case
-def device_of_another_machine(nb: Mangled) -> None:
     nb.write_into("setup", nb.source("setup") + "\ntorch.set_default_device('cuda')\n")
 
 
 @case
 def name_used_again_below_its_tests(nb: Mangled) -> None:
     nb.cells.insert(nb.at("rope_frequencies_tests") + 1, new_code_cell("rope_frequencies = rope_frequencies(64)"))
-
-
-@case
-def ends_the_process_below_the_answer(nb: Mangled) -> None:
-    nb.write_into(ROTATION, nb.source(ROTATION) + "\nimport os\nos._exit(0)\n")
 
 
 QUIET = "copy1_older mac_double upper_case_extension upper_case_and_another saved_as_text folder_in_folder"
@@ -186,6 +178,7 @@ def test_words_beside_the_answer_are_marked_and_on_the_page(graded: Class) -> No
     [
         ("split_code", "the answer apply_rotary_emb was split over 2 cells"),
         ("merged_upwards_and_built_upon", "the answer rope_frequencies was found in the cell apply_rotary_emb"),
+        ("stopped_cells", "Its cell stopped with ModuleNotFoundError: No module named"),
         ("import_in_setup", "the set-up cell is the course"),
     ],
 )

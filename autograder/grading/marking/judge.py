@@ -139,8 +139,8 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
                 given.append(cell)
             wanted = _wanted_next(task.cells[place + 1 :], trusted)
             run = _execute(cell, session, wanted)
-            if run.error is not None and cell.role == Role.ANSWER:
-                run = _with_its_definitions(cell, session, wanted, run)
+            if run.error and cell.role == Role.ANSWER and _runs_by_its_definitions(cell, session, wanted):
+                marking.remarks |= dict.fromkeys(cell.defines, ALONE.format(run.error.describe()))
             marked = {verdict.exercise for verdict in marking.verdicts}
             marking.overwritten |= marked & defined_names(cell.source)
             result.outputs[cell.id] = run.outputs + _error_output(run)
@@ -156,23 +156,20 @@ def _wanted_next(cells: Sequence[TaskCell], trusted: dict[str, Any]) -> list[str
     return list(dict.fromkeys(name for cell in tests for name in free_names(cell.source, trusted)))
 
 
-def _with_its_definitions(cell: TaskCell, session: Session, names: Sequence[str], stopped: CellRun) -> CellRun:
-    """Run an answer's definitions alone, because the cell has stopped before they were there: at a package that only
-    the student has, or in a line that runs for too long."""
+def _runs_by_its_definitions(cell: TaskCell, session: Session, names: Sequence[str]) -> bool:
+    """Run an answer's definitions alone if its cell has stopped before they were there: at a package that only the
+    student has, or in a line that runs for too long. Returns whether that was needed and went well."""
     definitions = only_definitions(cell.source)
     try:
         there = session.lookup(list(cell.defines))
     except StudentError:
         there = {}
     if not definitions.strip() or all(name in there for name in cell.defines):
-        return stopped
-    run = _execute(replace(cell, source=definitions), session, names)
-    if run.error is not None:
-        return stopped
-    return CellRun([*stopped.outputs, {"output_type": "stream", "name": "stderr", "text": ALONE}], stopped.error)
+        return False
+    return _execute(replace(cell, source=definitions), session, names).error is None
 
 
-ALONE = "This cell stopped, so only its imports, functions, classes and plain assignments were run for the tests.\n"
+ALONE = "Its cell stopped with {}, so only its imports, functions, classes and plain assignments were run."
 
 
 def _execute(cell: TaskCell, session: Session, names: Sequence[str] = ()) -> CellRun:

@@ -46,6 +46,7 @@ class Marking:
     anew: Callable[[str, Any], Any] = lambda name, student: student
     crashed: Callable[[], Collection[str]] = tuple  # answers that have hung or died: no other answer may call them
     overwritten: set[str] = field(default_factory=set)  # answers that a cell below their tests defines anew
+    remarks: dict[str, str] = field(default_factory=dict)  # by answer: what to say above its verdict
     _marked: dict[str, Exercise] = field(default_factory=dict)
 
     def mark(self, exercise: Exercise, student: Any) -> Verdict:
@@ -77,7 +78,7 @@ class Marking:
             exercise.points,
             best.criteria,
             named,
-            best.note,
+            " ".join(filter(None, (self.remarks.get(exercise.grade_id), best.note))),
             stopped=best.stopped,
         )
 
