@@ -23,7 +23,7 @@ from autograder.grading.plugins.gradebook import Score, has_gradebook, open_grad
 from autograder.grading.plugins.score_log import score_log, write_log
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission.folders import find_submissions
-from autograder.lms import Person, columns, table
+from autograder.lms import Person, columns, out_of_range, table
 from autograder.log import CapturedLog
 from autograder.manifest import MANIFEST
 from autograder.one_notebook import can_isolate, grade_notebook
@@ -78,6 +78,7 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
             if seconds
             else "no timings: nothing was graded in this run (REGRADE=1 grades again)"
         )
+    _look_at(out_of_range(exercises(root, assignment), standing))
     for place, remedy in misnamed.items():
         console.print(f"[yellow]not graded:[/yellow] submitted/{escape(place)}: {remedy}", highlight=False)
     for failure in failures:
@@ -191,11 +192,15 @@ def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
         f"wrote {path.relative_to(root)}"
         + (f"; blank, not graded yet, or waiting for a score by hand: {made.blank}" if made.blank else "")
     )
-    for problem in made.problems:
-        console.print(f"[yellow]look at this:[/yellow] {escape(problem)}", highlight=False)
+    _look_at([*out_of_range(exercises(root, assignment), standing), *made.problems])
     for name in made.left_out:
         console.print(f"left out: {name!r}, whose id or address a spreadsheet would run as a formula", markup=False)
     return 0
+
+
+def _look_at(problems: list[str]) -> None:
+    for problem in problems:
+        console.print(f"[yellow]look at this:[/yellow] {escape(problem)}", highlight=False)
 
 
 def similarity(root: Path, assignment: str, earlier: str) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from autograder.errors import CourseError
 from autograder.grading.plugins.gradebook import Score
-from autograder.lms import FORMATS, Column, Person, columns, table
+from autograder.lms import FORMATS, Column, Person, columns, out_of_range, table
 from autograder.manifest import Exercise
 
 # Headers as in the pages that the docstrings of lms.py name, except for the titles of the assignments.
@@ -69,6 +69,13 @@ def test_no_cell_begins_as_a_formula_does(system: str) -> None:
 def test_an_identifier_that_is_a_formula_is_left_out_and_named(person: Person) -> None:
     made = table("moodle", [*PEOPLE, person], [Column("week3_rope", 5, {person.id: 5.0})])
     assert made.left_out == [person.id] and len(made.rows) == 1 + len(PEOPLE)
+
+
+def test_points_that_no_exercise_gives_are_named() -> None:
+    slips = {"ada": 30.0, "boole": -1.0}
+    made = [Score(name, 9, 5, by_cell={"relative_proof": points}) for name, points in slips.items()]
+    found = out_of_range(ENTRIES, [*STANDING, *made])
+    assert found == ["ada, relative_proof: 30 of 3 points", "boole, relative_proof: -1 of 3 points"]
 
 
 def test_canvas_takes_numbers_for_its_own_and_other_ids_for_logins() -> None:
