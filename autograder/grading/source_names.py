@@ -3,7 +3,7 @@
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -85,27 +85,23 @@ def without_names(source: str, names: frozenset[str]) -> str:
     return "\n".join(line for line in lines if line is not None).strip("\n")
 
 
-def only_definitions(source: str) -> str:
-    """A cell's imports, functions, classes and assignments that call nothing, on their lines; empty if it does not
-    parse. An import that fails is passed over."""
+def statements(source: str, only_definitions: bool, but: Collection[str] = ()) -> list[str]:
+    """Return a cell's statements, each on its lines; none if it does not parse. Left out are those that define a name
+    in ``but``; and with ``only_definitions`` all but imports, functions, classes and assignments that call nothing."""
     tree = parsed_cell(source)
-    lines = source.split("\n")
-    kept = [""] * len(lines)
+    lines, found = source.split("\n"), []
     for node in tree.body if tree else ():
-        is_import = isinstance(node, ast.Import | ast.ImportFrom)
         calls = any(isinstance(each, ast.Call) for each in ast.walk(node))
-        if (
-            is_import
-            or isinstance(node, ast.FunctionDef | ast.ClassDef)
-            or (isinstance(node, ast.Assign) and not calls)
-        ):
-            first, end = lines_of(node)
-            kept[first:end] = lines[first:end]
-            kept[first] = PASSING_OVER + kept[first] if is_import else kept[first]
-    return "\n".join(kept)
+        if only_definitions and not (isinstance(node, DEFINING) or (isinstance(node, ast.Assign) and not calls)):
+            continue
+        first, end = lines_of(node)
+        part = "\n".join(lines[first:end])
+        if not defined_names(part) & set(but):
+            found.append("\n" * first + part)
+    return found
 
 
-PASSING_OVER = "with __import__('contextlib').suppress(ImportError): "
+DEFINING = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
 
 def lines_of(node: ast.stmt) -> tuple[int, int]:

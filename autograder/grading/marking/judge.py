@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -31,7 +31,7 @@ from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.tensors import EXACT
-from autograder.grading.source_names import defined_names, free_names, only_definitions
+from autograder.grading.source_names import defined_names, free_names, settled_names, statements
 from autograder.script.answer import Absent
 from autograder.script.question import noted
 from autograder.script.script import Exercise
@@ -139,8 +139,9 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
                 given.append(cell)
             wanted = _wanted_next(task.cells[place + 1 :], trusted)
             run = _execute(cell, session, wanted)
-            if run.error and cell.role == Role.ANSWER and _runs_by_its_definitions(cell, session, wanted):
-                marking.remarks |= dict.fromkeys(cell.defines, ALONE.format(run.error.describe()))
+            if run.error is not None and rights and cell.role in (Role.ANSWER, Role.STUDENT):
+                said = _salvage(cell, session, run.error, rights)
+                marking.remarks |= dict.fromkeys(cell.defines if said else (), said)
             marked = {verdict.exercise for verdict in marking.verdicts}
             marking.overwritten |= marked & defined_names(cell.source)
             result.outputs[cell.id] = run.outputs + _error_output(run)
@@ -156,20 +157,33 @@ def _wanted_next(cells: Sequence[TaskCell], trusted: dict[str, Any]) -> list[str
     return list(dict.fromkeys(name for cell in tests for name in free_names(cell.source, trusted)))
 
 
-def _runs_by_its_definitions(cell: TaskCell, session: Session, names: Sequence[str]) -> bool:
-    """Run an answer's definitions alone if its cell has stopped before they were there: at a package that only the
-    student has, or in a line that runs for too long. Returns whether that was needed and went well."""
-    definitions = only_definitions(cell.source)
+def _salvage(cell: TaskCell, session: Session, error: StudentError, exercises: Collection[str]) -> str:
+    """Run the statements of a cell one by one, because it has stopped before all that it defines was there: at a package
+    that only the student has, or in a line that runs for too long. Returns how, for the student; empty if it is of no
+    use. A cell of the student's own does not get to define an exercise in this way."""
+    own = [] if cell.role == Role.ANSWER else exercises
+    wanted = list(cell.defines) or sorted(settled_names(cell.source).keys() - set(own))
+    if not _are_missing(wanted, session):
+        return ""
+    for only_definitions in (True,) if error.was_stopped else (False, True):
+        parts = statements(cell.source, only_definitions, own)[:MOST_STATEMENTS]
+        runs = (_execute(replace(cell, source=part), session) for part in parts)
+        if not any(run.error is not None and run.error.was_stopped for run in runs):
+            break
+    how = ONLY_DEFINITIONS if only_definitions else ONE_BY_ONE
+    return "" if _are_missing(wanted, session) else how.format(error.describe())
+
+
+MOST_STATEMENTS = 200  # of a cell that has stopped
+ONE_BY_ONE = "Its cell stopped with {}, so its other statements were run one by one."
+ONLY_DEFINITIONS = "Its cell stopped with {}, so only its imports, functions, classes and plain assignments were run."
+
+
+def _are_missing(names: list[str], session: Session) -> bool:
     try:
-        there = session.lookup(list(cell.defines))
+        return not session.lookup(names).keys() >= set(names)
     except StudentError:
-        there = {}
-    if not definitions.strip() or all(name in there for name in cell.defines):
-        return False
-    return _execute(replace(cell, source=definitions), session, names).error is None
-
-
-ALONE = "Its cell stopped with {}, so only its imports, functions, classes and plain assignments were run."
+        return True
 
 
 def _execute(cell: TaskCell, session: Session, names: Sequence[str] = ()) -> CellRun:
