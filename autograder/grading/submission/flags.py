@@ -17,20 +17,18 @@ MENTION = re.compile(r"(?<=[.'\"])\w+")
 
 @dataclass(frozen=True)
 class Flag:
-    """A use of a ready-made solution. ``grade_id`` names the answer that may not be the student's own, if any."""
+    """A use of a ready-made solution. ``grade_id`` names the answer that may not be the student's own, if any, and
+    ``cell`` the answer in whose cell the use stands; empty in a cell of the student's own."""
 
     grade_id: str
+    cell: str
     name: str
     line: int
     text: str
 
     def sentence(self) -> str:
         quoted = "".join(c if c.isprintable() and c not in "`<>&" else "?" for c in self.text.strip())[:100]
-        where = (
-            f"line {self.line} of {self.grade_id}"
-            if self.grade_id
-            else f"line {self.line} of a cell besides the answers"
-        )
+        where = f"line {self.line} of {self.cell or 'a cell besides the answers'}"
         return f"{where} uses {self.name}, which is to be written, not called: `{quoted}`"
 
 
@@ -45,7 +43,9 @@ def flags(assignment: str, cells: list[NotebookNode]) -> list[Flag]:
         for name, line in _mentions(cell.source):
             if name in banned or name in READY_MADE_LIBRARIES:
                 own = cell.metadata.get("nbgrader", {}).get("grade_id", "")
-                found.append(Flag(banned.get(name, own), name, line, lines[line - 1] if line <= len(lines) else ""))
+                found.append(
+                    Flag(banned.get(name, own), own, name, line, lines[line - 1] if line <= len(lines) else "")
+                )
     return list(dict.fromkeys(found))[:20]
 
 
