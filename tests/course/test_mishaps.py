@@ -89,8 +89,9 @@ def stopped_cells(nb: Mangled) -> None:
 
 
 @case
-def name_used_again_below_its_tests(nb: Mangled) -> None:
+def name_used_again(nb: Mangled) -> None:
     nb.cells.insert(nb.at("rope_frequencies_tests") + 1, new_code_cell("rope_frequencies = rope_frequencies(64)"))
+    nb.cells.insert(nb.at("rotate_half_tests"), new_code_cell("rotate_half = rotate_half(torch.ones(2))"))
 
 
 QUIET = "copy1_older mac_double upper_case_extension upper_case_and_another saved_as_text folder_in_folder"

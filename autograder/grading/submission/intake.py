@@ -16,6 +16,7 @@ from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Cell, Role, instructor_cells, released_files
 from autograder.errors import CourseError, UngradableError
+from autograder.grading.source_names import defined_names
 from autograder.grading.submission.flags import flags
 from autograder.grading.submission.matching import match
 from autograder.grading.submission.notebook_file import read, shown
@@ -59,11 +60,15 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         )
     numbers = itertools.count()
     cells = [_extra(own, next(numbers)) for own in found.extras.get(None, [])]
-    for cell in template:
+    late: list[NotebookNode] = []
+    for cell, below in itertools.zip_longest(template, template[1:]):
         answer = found.answers.get(cell.id)
         if answer is not None or cell.role is not Role.OPEN:  # an open cell without answer was removed, or is an extra
             cells.append(_rebuilt(cell, answer) if cell.role in TAKES_ANSWER else _instructors(cell))
-        cells += [_extra(own, next(numbers)) for own in found.extras.get(cell.id, [])]
+        here = [*late, *found.extras.get(cell.id, [])]
+        before_tests = cell.role is Role.TEST and below is not None and below.role is Role.TEST
+        late = [own for own in here if before_tests and _uses_up(own, template)]
+        cells += [_extra(own, next(numbers)) for own in here if own not in late]
     notebook = _notebook(cells)
     notes += placed(notebook.cells, submitted.pictures)
     notebook.metadata = NotebookNode(
@@ -73,6 +78,16 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     flagged = flags(assignment, [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)])
     said = [*warnings, *notes, *found.notes, *(flag.sentence() for flag in flagged)]
     return Intake(notebook, list(dict.fromkeys(said)), {flag.grade_id for flag in flagged}, warnings)
+
+
+def _uses_up(own: NotebookNode, template: tuple[Cell, ...]) -> bool:
+    """Whether a cell of the student's own gives an exercise's name to something else, as in ``f = f(x)``, or may do so
+    by a star. Between a visible check and the hidden tests, which students do not see, it is put below the tests."""
+    names = set().union(*(defined_names(cell.source) for cell in template if cell.role is Role.ANSWER))
+    reused = {
+        name for name in defined_names(own.source) & names if not re.search(rf"^(def|class) {name}\b", own.source, re.M)
+    }
+    return own.cell_type == "code" and bool(reused or "import *" in own.source)
 
 
 def _is_theirs(cell: NotebookNode) -> bool:
