@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from nbformat.notebooknode import NotebookNode
 
-from autograder.grading.plugins.feedback import UNDONE, HideInstructorParts, _row, what_to_look_at
+from autograder.grading.plugins.feedback import UNANSWERED, UNDONE, HideInstructorParts, _row, what_to_look_at
 from autograder.manifest import Exercise
 
 ROPE = Exercise("3.2", "rope_frequencies", "code", 2, 10)
@@ -100,7 +100,7 @@ def test_a_row_of_the_table() -> None:
             ["shape: too long"],
         ),
         ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": ""}]}, ["shape"]),
-        ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": "not answered yet"}]}, [UNDONE]),
+        ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": UNANSWERED}]}, [UNDONE]),
     ],
     ids=["no verdict", "all right", "the first that was missed", "without a message", "the stub"],
 )

@@ -24,7 +24,7 @@ from autograder.script.script import (
 )
 from autograder.script.verdict import Criterion
 
-NO_VALUE = "This holds, but it earns points only if a criterion on values holds, too, and none does yet."
+NO_VALUE = "It earns points only if a criterion on values holds, and none does yet."
 
 
 @dataclass(eq=False)

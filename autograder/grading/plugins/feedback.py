@@ -20,6 +20,7 @@ from autograder.grading.plugins.exchange import SECRET, exchange_key
 from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import reason_not_graded
 from autograder.manifest import MANIFEST, Exercise
+from autograder.script.script import UNANSWERED
 
 TEMPLATES = Path(__file__).parent / "templates"
 UNDONE = "its code still raises NotImplementedError"
@@ -162,6 +163,6 @@ def what_to_look_at(verdict: dict[str, Any]) -> list[str]:
     if not missed:
         return []
     if all("not answered yet" in criterion["message"] for criterion in missed):
-        return [UNDONE]
+        return [UNDONE if missed[0]["message"] == UNANSWERED else "no answer"]
     first = missed[0]["message"].splitlines()[:1]
     return [": ".join([missed[0]["name"], *first])]
