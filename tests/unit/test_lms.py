@@ -72,10 +72,9 @@ def test_an_identifier_that_is_a_formula_is_left_out_and_named(person: Person) -
 
 
 def test_points_that_no_exercise_gives_are_named() -> None:
-    slips = {"ada": 30.0, "boole": -1.0}
-    made = [Score(name, 9, 5, by_cell={"relative_proof": points}) for name, points in slips.items()]
-    found = out_of_range(ENTRIES, [*STANDING, *made])
-    assert found == ["ada, relative_proof: 30 of 3 points", "boole, relative_proof: -1 of 3 points"]
+    slips = Score("ada", 29, 5, by_cell={"rope_frequencies_tests": -1.0, "relative_proof": 30.0})
+    found = out_of_range(ENTRIES, [*STANDING, slips])
+    assert found == ["ada, rope_frequencies: -1 of 2 points", "ada, relative_proof: 30 of 3 points"]
 
 
 def test_canvas_takes_numbers_for_its_own_and_other_ids_for_logins() -> None:
