@@ -1154,7 +1154,7 @@ plt.show()
 # More: `experiments/results_distances.md` and `results_week6.md`.
 # </details>
 #
-# Here is pull, offset by offset. Compare with the bag, which has 0.46, 0.43, 0.42 and 0.41 at offsets 1 to 4 (positions 1 to 3 have fewer candidates: all three count for offset 1, two for offset 2, one for offset 3): which run has learned which offset?
+# Here is pull, offset by offset. Compare with the bag, which has 0.46, 0.43, 0.42 and 0.41 at offsets 1 to 4. (Positions 1 to 3 have fewer candidates: all three count for offset 1, two for offset 2, one for offset 3.) Which run has learned which offset?
 
 # %% tags=["experiment"]
 offsets = results["tested"]["by_offset"]
