@@ -87,7 +87,7 @@ RESULTS: dict[str, dict[str, list[str]]] = {
     },
     "week7_capstone": {
         "Without a cache 128 times": ["4 times", "8.2"],
-        "With correct indices the 32 characters": ["3.36", "3.10"],
+        "With correct indices the 32 predictions": ["3.36", "3.10"],
         "Six numbers: the share": ["0.69", "0.73", "0.98"],
         "How many of the symbols are right": ["0.72", "0.49"],
     },
