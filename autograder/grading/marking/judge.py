@@ -161,8 +161,10 @@ def _salvage(cell: TaskCell, session: Session, error: StudentError, exercises: C
     """Run the statements of a cell one by one, because it has stopped before all that it defines was there: at a package
     that only the student has, or in a line that runs for too long. Returns how, for the student; empty if it is of no
     use. A cell of the student's own does not get to define an exercise in this way."""
-    own = [] if cell.role == Role.ANSWER else exercises
-    wanted = list(cell.defines) or sorted(settled_names(cell.source).keys() - set(own))
+    if cell.role == Role.ANSWER:
+        own, wanted = [], sorted(set(cell.defines) & set(exercises))
+    else:
+        own, wanted = list(exercises), sorted(settled_names(cell.source).keys() - set(exercises))
     if not _are_missing(wanted, session):
         return ""
     for only_definitions in (True,) if error.was_stopped else (False, True):

@@ -83,7 +83,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
 def _uses_up(own: NotebookNode, template: tuple[Cell, ...]) -> bool:
     """Whether a cell of the student's own gives an exercise's name to something else, as in ``f = f(x)``, or may do so
     by a star. Between a visible check and the hidden tests, which students do not see, it is put below the tests."""
-    names = set().union(*(defined_names(cell.source) for cell in template if cell.role is Role.ANSWER))
+    names = {cell.grade_id for cell in template if cell.role is Role.ANSWER and cell.grade_id}
     reused = {
         name for name in defined_names(own.source) & names if not re.search(rf"^(def|class) {name}\b", own.source, re.M)
     }
