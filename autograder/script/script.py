@@ -29,7 +29,7 @@ from autograder.script.compare import (
 )
 from autograder.script.context import marker
 from autograder.script.question import Probe, Question
-from autograder.script.verdict import Criterion, Verdict
+from autograder.script.verdict import UNANSWERED, Criterion, Verdict
 
 NOTHING = Given(None)
 # What to change if an answer does not follow the device of its arguments.
@@ -41,7 +41,6 @@ NOT_FOLLOWED = {  # by a part of the error's message
     "to numpy": GOES_TO_NUMPY,
     "not implemented for 'int": WHOLE_NUMBERS,
 }
-UNANSWERED = "not answered yet (the cell still raises NotImplementedError)"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+UNANSWERED = "not answered yet (the cell still raises NotImplementedError)"
 # For a hand computation, whatever number of digits is left.
 ROUNDED_TOO_FAR = "Your numbers are right but rounded too far: give at least four significant digits."
 

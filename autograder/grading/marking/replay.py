@@ -12,7 +12,6 @@ from autograder.script.answer import Answer, Given, Raised, answer_of
 from autograder.script.context import fill, watched
 from autograder.script.question import Local, Question, Subject, plain
 from autograder.script.script import (
-    UNANSWERED,
     Block,
     Exercise,
     Fault,
@@ -22,7 +21,7 @@ from autograder.script.script import (
     Step,
     Unchanged,
 )
-from autograder.script.verdict import Criterion
+from autograder.script.verdict import UNANSWERED, Criterion
 
 NO_VALUE = "It earns points only if a criterion on values holds, and none does yet."
 

@@ -20,7 +20,7 @@ from autograder.grading.plugins.exchange import SECRET, exchange_key
 from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import reason_not_graded
 from autograder.manifest import MANIFEST, Exercise
-from autograder.script.script import UNANSWERED
+from autograder.script.verdict import UNANSWERED
 
 TEMPLATES = Path(__file__).parent / "templates"
 UNDONE = "its code still raises NotImplementedError"
