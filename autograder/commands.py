@@ -19,11 +19,11 @@ from autograder.grading.executors.grader import Grader
 from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.generate_feedback import CourseFeedback
-from autograder.grading.plugins.gradebook import Score, has_gradebook, open_gradebook, scores
+from autograder.grading.plugins.gradebook import Score, has_gradebook, open_gradebook, out_of_range, scores
 from autograder.grading.plugins.score_log import score_log, write_log
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission.folders import find_submissions
-from autograder.lms import Person, columns, out_of_range, table
+from autograder.lms import Person, columns, table
 from autograder.log import CapturedLog
 from autograder.manifest import MANIFEST
 from autograder.one_notebook import can_isolate, grade_notebook

@@ -67,16 +67,6 @@ def columns(
     return found
 
 
-def out_of_range(entries: tuple[Exercise, ...], standing: list[Score]) -> list[str]:
-    """Name the points below 0 or above an exercise's maximum, such as a slip in grading by hand."""
-    return [
-        f"{score.student}, {entry.grade_id}: {given:g} of {entry.points:g} points"
-        for score in standing
-        for entry in entries
-        if (given := (score.by_cell or {}).get(entry.graded_cell)) is not None and not 0 <= given <= entry.points
-    ]
-
-
 def table(system: str, people: list[Person], points: list[Column]) -> LmsTable:
     """The table for one system. Raises ``CourseError`` for a system that is not one of `FORMATS`."""
     if system not in FORMATS:

@@ -101,8 +101,9 @@ def test_a_row_of_the_table() -> None:
         ),
         ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": ""}]}, ["shape"]),
         ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": UNANSWERED}]}, [UNDONE]),
+        ({"criteria": [{"name": "w", "earned": 0, "points": 1, "message": "'w': not answered yet"}]}, ["no answer"]),
     ],
-    ids=["no verdict", "all right", "the first that was missed", "without a message", "the stub"],
+    ids=["no verdict", "all right", "the first that was missed", "without a message", "the stub", "a hand computation"],
 )
 def test_where_no_cause_is_known_the_first_missed_criterion_is_named(verdict: dict, notes: list[str]) -> None:
     assert what_to_look_at(verdict) == notes

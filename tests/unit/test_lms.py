@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from autograder.errors import CourseError
-from autograder.grading.plugins.gradebook import Score
-from autograder.lms import FORMATS, Column, Person, columns, out_of_range, table
+from autograder.grading.plugins.gradebook import Score, out_of_range
+from autograder.lms import FORMATS, Column, Person, columns, table
 from autograder.manifest import Exercise
 
 # Headers as in the pages that the docstrings of lms.py name, except for the titles of the assignments.

@@ -28,6 +28,7 @@ from sqlalchemy.orm import selectinload, undefer
 from autograder.course import Cell, instructor_cells, source_notebook
 from autograder.errors import CourseError, first_line
 from autograder.grading.plugins.indexes import add_indexes
+from autograder.manifest import Exercise
 
 UNGRADABLE = "Not graded: "
 DAMAGED = ("file is not a database", "disk image is malformed", "file is encrypted")  # what SQLite says
@@ -245,3 +246,13 @@ def reason_not_graded(submission: SubmittedAssignment) -> str:
     if all(grade.auto_score is None for grade in grades):
         return "grading did not finish; run autograde again"
     return ""
+
+
+def out_of_range(entries: tuple[Exercise, ...], standing: list[Score]) -> list[str]:
+    """Name the points below 0 or above an exercise's maximum, such as a slip in grading by hand."""
+    return [
+        f"{score.student}, {entry.grade_id}: {given:g} of {entry.points:g} points"
+        for score in standing
+        for entry in entries
+        if (given := (score.by_cell or {}).get(entry.graded_cell)) is not None and not 0 <= given <= entry.points
+    ]

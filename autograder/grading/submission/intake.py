@@ -85,7 +85,9 @@ def _uses_up(own: NotebookNode, template: tuple[Cell, ...]) -> bool:
     by a star. Between a visible check and the hidden tests, which students do not see, it is put below the tests."""
     names = {cell.grade_id for cell in template if cell.role is Role.ANSWER and cell.grade_id}
     reused = {
-        name for name in defined_names(own.source) & names if not re.search(rf"^(def|class) {name}\b", own.source, re.M)
+        name
+        for name in defined_names(own.source) & names
+        if not re.search(rf"^(def|class) {name}\b", own.source, re.MULTILINE)
     }
     return own.cell_type == "code" and bool(reused or "import *" in own.source)
 
