@@ -1,5 +1,6 @@
 """Grading on a real Dask cluster on loopback: a scheduler and worker processes, one of them killed in the middle."""
 
+import contextlib
 import json
 import os
 import signal
@@ -7,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from helpers import COURSE, PATIENCE, autograder, wait_until
@@ -43,17 +46,8 @@ class Cluster:
     def __init__(self, folder: Path, failures: int) -> None:
         self.failures = str(failures)  # how often a submission's worker may die before the scheduler gives up
         self.folder, self.file, self.processes, self.workers = folder, folder / "scheduler.json", [], []
-        self.start(
-            "scheduler",
-            "--scheduler-file",
-            str(self.file),
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--no-dashboard",
-            "--no-show",
-        )
+        here = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
+        self.start("scheduler", "--scheduler-file", str(self.file), *here)
         wait_until(lambda: self.file.is_file() and self.file.stat().st_size > 0)
 
     @property
@@ -74,20 +68,8 @@ class Cluster:
             preload = self.folder / f"preload{len(self.processes)}.py"
             preload.write_text(patch)
             options = (*options, "--preload", str(preload))
-        self.workers.append(
-            self.start(
-                "worker",
-                "--scheduler-file",
-                str(self.file),
-                "--host",
-                "127.0.0.1",
-                "--nthreads",
-                "1",
-                "--no-dashboard",
-                "--no-nanny",
-                *options,
-            )
-        )
+        here = ["--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--no-nanny"]
+        self.workers.append(self.start("worker", "--scheduler-file", str(self.file), *here, *options))
 
     def wait_for_workers(self) -> None:
         with cluster._connected(str(self.file)) as client:
@@ -163,6 +145,17 @@ def test_a_worker_killed_in_the_middle_changes_no_grade(tmp_path: Path) -> None:
                 student,
                 cell,
             )
+
+
+@pytest.mark.parametrize("times", [2, 99])
+def test_a_result_that_its_worker_took_along_is_asked_for_again(times: int) -> None:
+    result, arrived = json.dumps({"result": asdict(Result("ada", scores={"a": 1.0}))}), []
+    late = Mock(key="one", result=Mock(side_effect=[TimeoutError] * times + [result]))
+    late.add_done_callback = lambda call: call(late)
+    client = Mock(submit=lambda *_, **__: late, status="closed")
+    with pytest.raises(GradingFailed, match="did not arrive") if times == 99 else contextlib.nullcontext():
+        cluster._run(client, [task("ada")], "", "", arrived.append)
+    assert [answer.key for answer in arrived] == ([] if times == 99 else ["ada"])
 
 
 @pytest.mark.nightly

@@ -17,6 +17,7 @@ import threading
 import time
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 CONNECT_SECONDS = 15
+RESULT_TRIES = 8  # of CONNECT_SECONDS each, to fetch one finished result
 NO_WORKERS_SECONDS = 60  # a nanny restarts its worker within a few seconds
 AHEAD = 500  # submissions on the cluster at a time: a large class fills neither the scheduler's memory nor ours
 IDLE_SECONDS = 300  # how long a worker keeps an unused grading process
@@ -132,6 +134,7 @@ def _run(client: "Client", tasks: Iterable[Task], how: str, needed: str, on_answ
     run = uuid.uuid4().hex[:8]
     accused: list[Task] = []
     waiting: dict[Future[str], Task] = {}
+    late: Counter[Future[str]] = Counter()
     coming = enumerate(tasks)
     try:
         while True:
@@ -148,9 +151,10 @@ def _run(client: "Client", tasks: Iterable[Task], how: str, needed: str, on_answ
             except KilledWorker:
                 accused.append(waiting.pop(future))
                 continue
-            except TimeoutError:  # its worker died with the result; Dask computes it again
-                if not future.done():
-                    future.add_done_callback(done.put)
+            except TimeoutError:  # its worker died with the result, or is busy; Dask computes it again
+                late[future] += 1
+                if late[future] < RESULT_TRIES:
+                    future.add_done_callback(done.put)  # called at once if it is done by now
                     continue
                 raise GradingFailed(f"a result did not arrive from the cluster; {KEPT}") from None
             except Exception as error:  # the scheduler went away, or a worker with another course joined
