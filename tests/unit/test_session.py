@@ -51,6 +51,15 @@ def session(sandbox: Sandbox) -> Iterator[Session]:
     opened.close()
 
 
+@contextlib.contextmanager
+def watching(*values: Any) -> Iterator[None]:
+    token = watched.set(values)
+    try:
+        yield
+    finally:
+        watched.reset(token)
+
+
 @pytest.fixture
 def hurried(hurried_sandbox: Sandbox) -> Iterator[Session]:
     opened = Session(hurried_sandbox, {}, seed=3)
@@ -296,14 +305,8 @@ def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
         "a",
         "open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x'); import builtins; builtins.leak = 1; import torch; torch.leak = 1",
     )
-    assert (
-        printed(
-            second,
-            "import os, builtins, torch; print(os.path.exists('/tmp/secret') or os.path.exists('/dev/shm/secret'), hasattr(builtins, 'leak'), "
-            "hasattr(torch, 'leak'))",
-        )
-        == "False False False\n"
-    )
+    looks = "os.path.exists('/tmp/secret') or os.path.exists('/dev/shm/secret'), hasattr(builtins, 'leak'), hasattr(torch, 'leak')"
+    assert printed(second, f"import os, builtins, torch; print({looks})") == "False False False\n"
     first.close()
     second.close()
 
@@ -401,9 +404,8 @@ def test_in_place_changes_are_seen(session: Session) -> None:
     x = torch.zeros(3)
     session.lookup(["spoil"])["spoil"](x)
     assert torch.equal(x, torch.zeros(3))
-    token = watched.set((x,))
-    session.lookup(["spoil"])["spoil"](x)
-    watched.reset(token)
+    with watching(x):
+        session.lookup(["spoil"])["spoil"](x)
     assert torch.equal(x, torch.ones(3))
 
 
@@ -468,11 +470,8 @@ def test_a_watched_list_or_dict_is_changed_here_as_it_was_there(
 ) -> None:
     session.execute("a", f"def spoil(n, values):\n    {body}\n    return n")
     spoil, other, as_it_was = session.lookup(["spoil"])["spoil"], copy.deepcopy(given), copy.deepcopy(given)
-    token = watched.set((given,))
-    try:
+    with watching(given):
         assert spoil(1, given) == spoil(1, other) == 1
-    finally:
-        watched.reset(token)
     assert given == now and other == as_it_was
 
 
@@ -497,12 +496,8 @@ def test_what_a_student_s_process_says_of_a_list_is_only_data(session: Session, 
         "    return n\n",
     )
     values = [3, 1, 2]
-    token = watched.set((values,))
-    try:
-        with contextlib.suppress(StudentError):  # nonsense may be the student's error
-            assert session.lookup(["f"])["f"](1, values) == 1
-    finally:
-        watched.reset(token)
+    with watching(values), contextlib.suppress(StudentError):  # nonsense may be the student's error
+        assert session.lookup(["f"])["f"](1, values) == 1
     assert values == now
 
 
@@ -749,11 +744,8 @@ def test_a_line_number_says_nothing_else(session: Session) -> None:
 def test_what_was_done_to_a_lent_mask_is_true_or_false(session: Session) -> None:
     session.execute("a", "import torch\ndef f(keep):\n    keep.view(torch.uint8).add_(torch.tensor([6, 6]))")
     keep = torch.tensor([True, False])
-    token = watched.set((keep,))
-    try:
+    with watching(keep):
         session.lookup(["f"])["f"](keep)
-    finally:
-        watched.reset(token)
     assert keep.view(torch.uint8).tolist() == [1, 1]
 
 
@@ -917,17 +909,12 @@ def test_what_the_given_function_costs_is_charged(hurried: Session) -> None:
 
 
 def test_no_memory_that_counts_for_nobody(session: Session) -> None:
-    assert (
-        printed(
-            session,
-            """
+    asks = """
 import ctypes
 libc = ctypes.CDLL(None)
 print(libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600))
-""",
-        )
-        == "-1 -1 -1\n"
-    )
+"""
+    assert printed(session, asks) == "-1 -1 -1\n"
 
 
 # Lines that work in Jupyter, with a screen, an installer or somebody who clicks; each is put above an answer.
@@ -1028,7 +1015,7 @@ def test_what_is_compiled_is_called_as_it_stands(session: Session) -> None:
     assert printed(session, "import sys; print('torch._inductor.compile_fx' in sys.modules)") == "False\n"
 
 
-LATE = """
+WITHOUT_IMPORTS = """
 import sys
 import torch
 x = torch.arange(6.0).view(1, 3, 2)
@@ -1045,7 +1032,7 @@ except AssertionError as error: print(str(error)[:24])
 
 def test_no_fork_imports_for_what_notebooks_do_not_have(session: Session) -> None:
     """Each of the two would take a second: in every submission that uses it."""
-    assert printed(session, LATE) == "differs\n[]\nExpected key_padded_mask\n"
+    assert printed(session, WITHOUT_IMPORTS) == "differs\n[]\nExpected key_padded_mask\n"
 
 
 def test_proxies_offer_nothing_but_calling() -> None:
@@ -1177,24 +1164,19 @@ def test_a_change_in_place_is_seen_whatever_the_student_s_process_says(session: 
     session.execute("a", IN_PLACE)
     spoil, keep = session.lookup(["spoil", "keep"]).values()
     before = tensor.detach().clone()
-    token = watched.set((tensor,))
-    try:
+    with watching(tensor):
         assert torch.equal(keep(tensor).detach(), before + 1) and torch.equal(tensor.detach(), before)
         spoil(tensor)
-    finally:
-        watched.reset(token)
     assert torch.equal(tensor.detach(), torch.zeros_like(before))
 
 
 def test_what_a_student_keeps_of_a_lent_tensor_stays_as_it_was(session: Session) -> None:
     session.execute("a", IN_PLACE)
     keep, first = session.lookup(["keep", "first"]).values()
-    token = watched.set(tensors := tuple(torch.full((3,), float(n)) for n in range(4)))
-    try:
+    tensors = [torch.full((3,), float(n)) for n in range(4)]
+    with watching(*tensors):
         for tensor in tensors:
             keep(tensor)
-    finally:
-        watched.reset(token)
     assert torch.equal(first(), torch.zeros(3))
 
 
@@ -1202,9 +1184,6 @@ def test_where_nothing_more_can_be_lent_the_process_reports(session: Session, mo
     monkeypatch.setattr("autograder.grading.sandbox.lent.SIZE", 0)
     session.execute("a", "def spoil(x):\n    return x.zero_()")
     spoil, tensor = session.lookup(["spoil"])["spoil"], torch.ones(3)
-    token = watched.set((tensor,))
-    try:
+    with watching(tensor):
         spoil(tensor)
-    finally:
-        watched.reset(token)
     assert torch.equal(tensor, torch.zeros(3))
