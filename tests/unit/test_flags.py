@@ -1,6 +1,7 @@
 """Ready-made functions in answers that students must write themselves are shown with their line, never refused."""
 
 import pytest
+from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from autograder.grading.submission.flags import flags
@@ -13,10 +14,13 @@ OWN = """def scaled_dot_product_attention(q, k, v, mask=None):
 """
 
 
-def flagged(*sources: str, week: str = WEEK1) -> list[tuple[str, str, int]]:
-    return [
-        (flag.grade_id, flag.name, flag.line) for flag in flags(week, [new_code_cell(source) for source in sources])
-    ]
+def answer(source: str) -> NotebookNode:
+    return new_code_cell(source, metadata={"nbgrader": {"grade_id": EXERCISE}})
+
+
+def flagged(*sources: str, week: str = WEEK1, own: tuple[str, ...] = ()) -> list[tuple[str, str, int]]:
+    cells = [*map(answer, sources), *map(new_code_cell, own)]
+    return [(flag.grade_id, flag.name, flag.line) for flag in flags(week, cells)]
 
 
 @pytest.mark.parametrize(
@@ -48,11 +52,29 @@ def test_what_is_not_flagged() -> None:
         '"F.scaled_dot_product_attention is fine"',
     )
     assert not flagged("F.scaled_dot_product_attention(q, k, v)", week="week3_rope")  # allowed there
-    assert flagged("from transformers.models.llama import modeling_llama", week="week3_rope") == [
-        ("", "transformers", 1)
-    ]
+    llama = "from transformers.models.llama import modeling_llama"
+    assert flagged(llama, week="week3_rope") == [(EXERCISE, "transformers", 1)]
+
+
+CALL = "F.scaled_dot_product_attention(q, k, v)"
+
+
+@pytest.mark.parametrize(
+    ("own", "line"),
+    [
+        (f"ours, _ = {EXERCISE}(q, k, v)\nexpected = {CALL}\nassert torch.allclose(ours, expected)", 0),
+        (f"import x_transformers\ndef unused(q, k, v):\n    return {CALL}", 0),
+        (f"def helper(q, k, v):\n    return {CALL}", 2),
+        (f"def helper(q, k, v):\n    return inner(q, k, v)\ndef inner(q, k, v):\n    return {CALL}", 4),
+        (f"{EXERCISE} = lambda q, k, v, mask=None: {CALL}", 1),
+        (f"globals()['helper'] = lambda q, k, v: {CALL}", 1),
+    ],
+)
+def test_in_own_cells_only_what_an_answer_uses_is_flagged(own: str, line: int) -> None:
+    found = flagged(OWN.replace("weights @ v", "helper(weights, v)"), own=(own,))
+    assert found == ([(EXERCISE, EXERCISE, line)] if line else [])
 
 
 def test_the_sentence_is_safe_to_show() -> None:
-    (flag,) = flags(WEEK1, [new_code_cell("F.scaled_dot_product_attention('`<script>x</script>')  # \u200b")])
+    (flag,) = flags(WEEK1, [answer("F.scaled_dot_product_attention('`<script>x</script>')  # \u200b")])
     assert "line 1" in flag.sentence() and flag.sentence().count("`") == 2 and "<" not in flag.sentence()

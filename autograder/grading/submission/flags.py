@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import is_week
-from autograder.grading.source_names import parsed
+from autograder.grading.source_names import defined_names, parsed, statements
 from autograder.manifest import FROM_SCRATCH, READY_MADE_LIBRARIES
 
 WORD, IMPORTS = re.compile(r"\w+"), re.compile(r"\s*(?:from|import)\s")
+ANYTHING, STORED = "*", (ast.Attribute, ast.Subscript)
+HIDDEN = {"exec", "eval", "globals", "locals", "vars", "setattr"}
 MENTION = re.compile(r"(?<=[.'\"])\w+")
 
 
@@ -33,20 +35,61 @@ class Flag:
 
 
 def flags(assignment: str, cells: list[NotebookNode]) -> list[Flag]:
-    """Return the flags of a student's answers and own cells; none outside the weeks. Reads the text, runs nothing."""
+    """Return the flags of a student's answers and of what they use in own cells; none outside the weeks. Reads the text,
+    runs nothing."""
     if not is_week(assignment):
         return []
     banned = {name: grade_id for grade_id, names in FROM_SCRATCH.get(assignment, {}).items() for name in names}
     found = []
-    for cell in cells:
-        lines = cell.source.splitlines()
-        for name, line in _mentions(cell.source):
+    for cell, part in _what_counts(cells):
+        lines, own = cell.source.splitlines(), _answer_in(cell)
+        for name, line in _mentions(part):
             if name in banned or name in READY_MADE_LIBRARIES:
-                own = cell.metadata.get("nbgrader", {}).get("grade_id", "")
                 found.append(
                     Flag(banned.get(name, own), own, name, line, lines[line - 1] if line <= len(lines) else "")
                 )
-    return list(dict.fromkeys(found))[:20]
+    return sorted(dict.fromkeys(found), key=lambda flag: (flag.cell, flag.line))[:20]
+
+
+def _answer_in(cell: NotebookNode) -> str:
+    return str(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
+
+
+def _what_counts(cells: list[NotebookNode]) -> Iterator[tuple[NotebookNode, str]]:
+    """Yield the answers, and of the student's own cells the statements on which an answer depends. To compare an answer
+    with the ready-made function is a good habit and no flag."""
+    makers: dict[str, list[tuple[NotebookNode, str]]] = {}
+    for cell in cells:
+        if not _answer_in(cell):
+            for part in statements(cell.source, only_definitions=False) or [cell.source]:
+                for name in _makes(part):
+                    makers.setdefault(name, []).append((cell, part))
+    answers = [(cell, cell.source) for cell in cells if _answer_in(cell)]
+    reached = [*answers, *makers.pop(ANYTHING, ())]
+    while reached:
+        cell, part = reached.pop()
+        yield cell, part
+        reached += [maker for name in _names(part) for maker in makers.pop(name, ())]
+
+
+def _makes(source: str) -> set[str]:
+    """Return the names that a statement defines, or ``ANYTHING`` where the text does not show them."""
+    tree = parsed(source)
+    if tree is None:
+        return {ANYTHING}
+    stores = any(isinstance(node, STORED) and isinstance(node.ctx, ast.Store) for node in ast.walk(tree))
+    hidden = HIDDEN & {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return {*defined_names(source), *([ANYTHING] if stores or hidden else [])}
+
+
+def _names(source: str) -> set[str]:
+    """Return the functions and classes that a part of a cell defines, and the names that it takes from elsewhere."""
+    tree = parsed(source)
+    if tree is None:
+        return set(WORD.findall(source))
+    here = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return here | (used - defined_names(source))
 
 
 def _mentions(source: str) -> Iterator[tuple[str, int]]:
