@@ -19,6 +19,7 @@ from autograder.grading.messages import Answer, Failed, Failure, Graded, OnOutco
 from autograder.grading.pending import Pending
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission import intake
+from autograder.grading.submission.notebook_file import shown
 
 NO_ISOLATION = (
     "WARNING: grading without isolation (--isolation none): student code runs as you, with your files and network."
@@ -96,6 +97,11 @@ def grade_submissions(
         ours.grade(itertools.chain([first], coming), options, on_answer)
 
 
+NOT_HERE = "imports {}, not installed here, and an exercise earned nothing: to allow it, install it and grade again (REGRADE=1)"
+
+
 def _graded(rebuilt: intake.Intake, result: Result, options: Options, forget: partial[None]) -> Graded:
     flagged, warnings = frozenset(rebuilt.to_look_at), tuple(rebuilt.warnings)
+    if rebuilt.not_here and not all(verdict["score"] for verdict in result.verdicts.values()):
+        warnings += (NOT_HERE.format(", ".join(map(shown, rebuilt.not_here))),)
     return Graded(rebuilt.notebook, result, rebuilt.notes, flagged, options.isolate, forget, warnings)

@@ -85,7 +85,8 @@ def import_in_setup(nb: Mangled) -> None:
 @case
 def stopped_cells(nb: Mangled) -> None:
     nb.write_into("rotate_half", nb.source("rotate_half") + "\nimport os\nos._exit(0)\n")
-    nb.write_into(ROTATION, "import no_such_package\nimport math\n" + nb.source(ROTATION))
+    annotated = nb.source(ROTATION).replace("(x,", "(x: Float[1],", 1)
+    nb.write_into(ROTATION, f"from no_such_package import Float\nimport math\n{annotated}")
     nb.write_into("setup", nb.source("setup") + "\ntorch.set_default_device('cuda')\n")
 
 
@@ -134,6 +135,9 @@ class Class:
         Mangled().write(self.submitted("upper_case_extension"), "WEEK3_ROPE.IPYNB")
         upper = Mangled().write(self.submitted("upper_case_and_another"), "Week3_RoPE.ipynb")
         upper.with_name("scratch.ipynb").write_text(json.dumps({"cells": []}))
+        lacking = Mangled()
+        lacking.write_into("rotate_half", "import no_such_package\ndef rotate_half(x): return no_such_package.turn(x)")
+        lacking.write(self.submitted("package_used"))
         Mangled().write(self.submitted("saved_as_text"), f"{WEEK3}.ipynb.txt")
         Mangled().write(self.submitted("folder_in_folder") / "my week 3", f"{WEEK3}.ipynb")
         Mangled().write(self.submitted("in_other_case", "Week3_RoPE"))
@@ -204,6 +208,11 @@ def test_which_file_holds_the_answers_is_said_on_the_screen_and_on_the_page(
 @pytest.mark.parametrize("student", QUIET.split())
 def test_files_that_need_no_word_on_the_screen(student: str, graded: Class) -> None:
     assert graded.scores[student].score == ALL and f"{student}:" not in graded.screen
+
+
+def test_a_package_that_an_answer_needs_is_named_to_who_can_install_it(graded: Class) -> None:
+    assert "package_used: imports no_such_package, not installed here" in graded.screen
+    assert "stopped_cells:" not in graded.screen and "imports no_such_package" in graded.page("stopped_cells")
 
 
 def test_folders_that_nobody_grades_are_named(graded: Class) -> None:

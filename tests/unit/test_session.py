@@ -1049,10 +1049,7 @@ def test_proxies_offer_nothing_but_calling() -> None:
 @pytest.mark.skipif(Path(sys.prefix) != COURSE / ".venv", reason="an environment that make has not set up")
 def test_where_the_course_lies_cannot_be_learned(session: Session) -> None:
     """Compiled files contain the path of their source, and an editable package the path of the course."""
-    assert (
-        printed(
-            session,
-            f"""
+    looks = f"""
 import os
 def mentions(path):
     try:
@@ -1062,10 +1059,8 @@ def mentions(path):
 files = [os.path.join(d, f) for d, _, fs in os.walk('/sandbox/site-packages') for f in fs if f.endswith(('.pyc', '.py', '.json', '.pth'))]
 some = [f for n, f in enumerate(sorted(files)) if n % 10 == 0 or 'torch/nn/functional' in f or f.count('/') < 5 or 'info' in f]
 print(len(files) > 1000, [path for path in some if mentions(path)])
-""",
-        )
-        == "True []\n"
-    )
+"""
+    assert printed(session, looks) == "True []\n"
 
 
 def test_functions_of_this_side_stand_in_for_the_students_own(session: Session) -> None:

@@ -167,6 +167,7 @@ def _salvage(cell: TaskCell, session: Session, error: StudentError, exercises: C
         own, wanted = list(exercises), sorted(settled_names(cell.source).keys() - set(exercises))
     if not _are_missing(wanted, session):
         return ""
+    _execute(replace(cell, source=UNREAD_ANNOTATIONS), session)
     for only_definitions in (True,) if error.was_stopped else (False, True):
         parts = statements(cell.source, only_definitions, own)[:MOST_STATEMENTS]
         runs = (_execute(replace(cell, source=part), session) for part in parts)
@@ -177,6 +178,7 @@ def _salvage(cell: TaskCell, session: Session, error: StudentError, exercises: C
 
 
 MOST_STATEMENTS = 200  # of a cell that has stopped
+UNREAD_ANNOTATIONS = "from __future__ import annotations"  # from here on, for they may name what was not imported
 ONE_BY_ONE = "Its cell stopped with {}, so its other statements were run one by one."
 ONLY_DEFINITIONS = "Its cell stopped with {}, so only its imports, functions, classes and plain assignments were run."
 

@@ -20,6 +20,7 @@ from autograder.grading.source_names import defined_names
 from autograder.grading.submission.flags import flags
 from autograder.grading.submission.matching import match
 from autograder.grading.submission.notebook_file import read, shown
+from autograder.grading.submission.packages import not_here
 from autograder.grading.submission.pasted import placed
 from autograder.grading.submission.pieces import is_blank
 from autograder.manifest import MANIFEST, RELEASED_FILES
@@ -38,6 +39,7 @@ class Intake:
     notes: list[str] = field(default_factory=list)
     to_look_at: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)  # those notes that the instructor has to act on
+    not_here: list[str] = field(default_factory=list)  # modules that grading lacks
 
 
 def rebuild(path: Path, root: Path, assignment: str) -> Intake:
@@ -75,9 +77,11 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3"),
         language_info=NotebookNode(name="python", version=submitted.python),
     )
-    flagged = flags(assignment, [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)])
+    theirs = [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)]
+    flagged, lacking = flags(assignment, theirs), not_here(theirs, released_files(root, assignment))
+    notes += [f"it imports {name}, which is not installed where it was graded" for name in map(shown, lacking)]
     said = [*warnings, *notes, *found.notes, *(flag.sentence() for flag in flagged)]
-    return Intake(notebook, list(dict.fromkeys(said)), {flag.grade_id for flag in flagged}, warnings)
+    return Intake(notebook, list(dict.fromkeys(said)), {flag.grade_id for flag in flagged}, warnings, lacking)
 
 
 def _uses_up(own: NotebookNode, template: tuple[Cell, ...]) -> bool:

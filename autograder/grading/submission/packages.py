@@ -1,0 +1,35 @@
+"""Find what a student's cells import that is not installed where they are graded. Reads the text, runs nothing."""
+
+import ast
+import importlib.util
+from collections.abc import Collection, Iterable, Iterator
+
+from nbformat.notebooknode import NotebookNode
+
+from autograder.grading.source_names import parsed_cell
+
+
+def not_here(cells: Iterable[NotebookNode], files: Collection[str]) -> list[str]:
+    """Return the modules that the cells import, outside ``try``, and that neither Python nor ``files`` has."""
+    imported = dict.fromkeys(
+        name for cell in cells if (tree := parsed_cell(cell.source)) for name in _imported(tree.body)
+    )
+    given = {file.split("/")[0].removesuffix(".py") for file in files}
+    return [name for name in imported if name not in given and not _is_installed(name)]
+
+
+def _imported(body: Iterable[ast.AST]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").split(".")[0]
+        elif not isinstance(node, ast.Try):
+            yield from _imported(ast.iter_child_nodes(node))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # of a module that says nothing of its origin, as __main__
+        return True
