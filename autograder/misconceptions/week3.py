@@ -110,6 +110,8 @@ DIAGNOSES = {
     "merge": "The heads are merged without a transpose, so tokens and heads are mixed.",
     "no causal": "`is_causal` changes nothing: later tokens are seen.",
     "mask by position": "Your causal mask compares positions; it must compare indices, whatever the positions say.",
+    "hidden by default": "Without is_causal your answer hides later tokens as well. (It is False by default and hides nothing.)",
+    "turned round": "`is_causal` is turned round: True shows later tokens, False hides them.",
     "strict": "Your causal mask hides the token itself; token i sees the indices 0..i.",
     "no o_proj": "The output projection o_proj is not applied.",
     "names": "The projections must be called q_proj, k_proj, v_proj and o_proj, so that weights can be loaded.",
@@ -1028,6 +1030,8 @@ edited(AttentionPlain, "attention_mask_for_2048_tokens", 3.875,
        ("torch.ones(n, n, dtype=torch.bool).triu(1)", "torch.ones(2048, 2048, dtype=torch.bool).triu(1)[:n, :n]"))
 edited(AttentionPlain, "attention_never_causal", 3.875, DIAGNOSES["no causal"],
        ("scores = scores.masked_fill(future", "scores.masked_fill(future"))
+edited(AttentionPlain, "attention_causal_by_default", 0, DIAGNOSES["hidden by default"], ("is_causal=False", "is_causal=True"))
+edited(AttentionPlain, "attention_causal_turned_round", 0, DIAGNOSES["turned round"], ("if is_causal:", "if not is_causal:"))
 edited(AttentionPlain, "attention_strict_mask", 3.875, DIAGNOSES["strict"], (".triu(1)", ".triu(0)"))
 edited(AttentionPlain, "attention_with_biases", 4.625, DIAGNOSES["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, d_model, bias=False)", f"self.{p}_proj = nn.Linear(d_model, d_model)")
@@ -1690,7 +1694,7 @@ def conversion_with(mistakes):
     "no rotation", "values", "queries only", "before split", "half layout", "clockwise", "mirrored", "overwritten",
     "mixed tables", "i/d", "d-2", "positive", "base", "degrees", "ignored", "first row", "whole", "absolute",
     "rows for heads", "unscaled", "d_model scale", "over queries", "split", "merge", "no causal", "mask by position",
-    "strict", "no o_proj"))
+    "strict", "hidden by default", "turned round", "no o_proj"))
 def attention_with(mistakes):
     class Attention(nn.Module):
         def __init__(self, d_model, n_heads, base=10000.0):
@@ -1721,6 +1725,7 @@ def attention_with(mistakes):
             v = rotate(v) if "values" in mistakes else split(v)
             size = 1 if "unscaled" in mistakes else d_model if "d_model scale" in mistakes else head_dim
             scores = q @ k.mT / math.sqrt(size)
+            is_causal = "hidden by default" in mistakes or is_causal != ("turned round" in mistakes)
             if is_causal and "no causal" not in mistakes:
                 seen = torch.ones(n, n, dtype=torch.bool, device=x.device).tril(-1 if "strict" in mistakes else 0)
                 if "mask by position" in mistakes:
