@@ -31,12 +31,15 @@ def defined_names(source: str) -> frozenset[str]:
 
 def free_names(source: str, known: dict[str, Any]) -> list[str]:
     """Names a test cell uses that are neither its own nor in ``known`` nor built in: the student's."""
-    return [name for name in _foreign_names(source) if name not in known]
+    return [name for name in foreign_names(source) if name not in known]
 
 
 @lru_cache(maxsize=1024)
-def _foreign_names(source: str) -> tuple[str, ...]:
-    tree = ast.parse(source)
+def foreign_names(source: str) -> tuple[str, ...]:
+    """Return the names that a cell takes from elsewhere, but for what is built in; none if it does not parse."""
+    tree = parsed_cell(source)
+    if tree is None:
+        return ()
     bound = defined_names(source) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     used = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     return tuple(name for name in used if name not in bound and not hasattr(builtins, name))

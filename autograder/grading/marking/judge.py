@@ -31,7 +31,7 @@ from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.tensors import EXACT
-from autograder.grading.source_names import defined_names, free_names, settled_names, statements
+from autograder.grading.source_names import defined_names, foreign_names, free_names, settled_names, statements
 from autograder.script.answer import Absent
 from autograder.script.question import noted
 from autograder.script.script import Exercise
@@ -148,6 +148,8 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
             if run.error is not None:
                 names = {*cell.defines, *defined_names(cell.source)}
                 failed |= dict.fromkeys(names, _reason(run.error, task.python, cell.source))
+            if cell.role == Role.ANSWER and (said := _needs(cell.source, failed.keys() - rights, failed, session)):
+                marking.remarks |= dict.fromkeys(cell.defines, said)
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
 
 
@@ -175,6 +177,12 @@ def _salvage(cell: TaskCell, session: Session, error: StudentError, exercises: C
             break
     how = ONLY_DEFINITIONS if only_definitions else ONE_BY_ONE
     return "" if _are_missing(wanted, session) else how.format(error.describe())
+
+
+def _needs(source: str, helpers: Collection[str], failed: dict[str, str], session: Session) -> str:
+    """Return what to say of an answer that uses a name whose cell, one of the student's own, has stopped before it."""
+    used = [name for name in foreign_names(source) if name in helpers and _are_missing([name], session)]
+    return "".join(f"It uses `{name}`, which is not defined{failed[name]}." for name in used[:1])
 
 
 MOST_STATEMENTS = 200  # of a cell that has stopped

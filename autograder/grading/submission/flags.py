@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import is_week
-from autograder.grading.source_names import defined_names, parsed, statements
+from autograder.grading.source_names import defined_names, foreign_names, parsed, statements
 from autograder.manifest import FROM_SCRATCH, READY_MADE_LIBRARIES
 
 WORD, IMPORTS = re.compile(r"\w+"), re.compile(r"\s*(?:from|import)\s")
-ANYTHING, STORED = "*", (ast.Attribute, ast.Subscript)
+ANYTHING, STORED, DEFINING = "*", (ast.Attribute, ast.Subscript), (ast.FunctionDef, ast.ClassDef)
 HIDDEN = {"exec", "eval", "globals", "locals", "vars", "setattr"}
 MENTION = re.compile(r"(?<=[.'\"])\w+")
 
@@ -87,9 +87,7 @@ def _names(source: str) -> set[str]:
     tree = parsed(source)
     if tree is None:
         return set(WORD.findall(source))
-    here = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return here | (used - defined_names(source))
+    return {node.name for node in tree.body if isinstance(node, DEFINING)} | set(foreign_names(source))
 
 
 def _mentions(source: str) -> Iterator[tuple[str, int]]:
