@@ -63,6 +63,14 @@ def test_nothing_is_sent_after_what_a_gradient_may_be_asked_of() -> None:
     assert sent_with_the_next(ahead) == 0
 
 
+def test_what_changes_a_module_is_not_sent_ahead_of_questions_that_may_turn_out_others() -> None:
+    for is_sure in (False, True):
+        ahead = Ahead()
+        ahead.plan("f", [[("a", [plain(), Question(None, "to", (torch.bfloat16,), {})])]], is_sure)
+        ahead.go_to("a", goes_well=True)
+        assert sent_with_the_next(ahead) == is_sure
+
+
 def test_another_call_than_was_expected_is_asked_by_itself() -> None:
     ahead = Ahead()
     ahead.plan("f", [[("a", [plain(1)]), ("b", [plain(2)])]])

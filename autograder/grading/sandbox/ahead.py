@@ -94,6 +94,8 @@ class Ahead:
         while self._planned and not last.question.keeps_graph and self._planned[0].question.is_plain:
             if self._planned[0].block != first.block and not self._goes_well:
                 break
+            if self._planned[0].question.method and not self._is_sure:
+                break  # it may change a module, and something else may be asked of that module before
             text, payload = _encoded(self._planned[0].question)
             room -= len(text) + len(payload)
             if room < 0:
