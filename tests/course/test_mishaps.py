@@ -28,6 +28,10 @@ _inner = apply_rotary_emb
 def apply_rotary_emb(x, positions, base=10000.0):
     return next(iter([_inner(x, positions, base)])) if {used} else None
 """
+USES_CHECKS = """
+_serving = serving_test
+def serving_test(*functions): return right_prompt is not None and _serving(*functions)
+"""
 WORDS = "OWN WORDS: rotations are orthogonal, so only the offset stays. می‌خواهیم 👩‍🔬"  # with joiners
 QUIET = "copy1_older mac_double upper_case_extension upper_case_and_another saved_as_text folder_in_folder"
 CASES: list[Callable[[Mangled], None]] = []
@@ -88,6 +92,14 @@ def stopped_cells(nb: Mangled) -> None:
     annotated = nb.source(ROTATION).replace("(x,", "(x: Float[1],", 1)
     nb.write_into(ROTATION, f"from no_such_package import Float\nimport math\n{annotated}")
     nb.write_into("setup", nb.source("setup") + "\ntorch.set_default_device('cuda')\n")
+
+
+@case
+def helpers_elsewhere(nb: Mangled) -> None:
+    """One stands below the tests, and the course's visible check defines the other, which is not run there."""
+    nb.write_into(ROTATION, USES_HELPER)
+    nb.cells.insert(nb.at(f"{ROTATION}_tests") + 1, new_code_cell(HELPER))
+    nb.write_into("serving_test", nb.source("serving_test") + USES_CHECKS)
 
 
 @case
@@ -182,6 +194,7 @@ def test_words_beside_the_answer_are_marked_and_on_the_page(graded: Class) -> No
         ("split_code", "the answer apply_rotary_emb was split over 2 cells"),
         ("merged_upwards_and_built_upon", "the answer rope_frequencies was found in the cell apply_rotary_emb"),
         ("stopped_cells", "Its cell stopped with ModuleNotFoundError: No module named"),
+        ("helpers_elsewhere", "apply_rotary_emb uses turn, defined further down"),
         ("import_in_setup", "the set-up cell is the course"),
     ],
 )

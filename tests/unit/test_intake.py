@@ -2,16 +2,19 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
 from helpers import COURSE
+from nbformat.v4 import new_code_cell
 
-from autograder.course import Role, instructor_cells
+from autograder.course import Cell, Role, instructor_cells
 from autograder.errors import CourseError, UngradableError
 from autograder.grading.messages import Task
 from autograder.grading.submission import intake
+from autograder.grading.submission.forward import Forward, brought_forward
 from autograder.manifest import MANIFEST
 
 
@@ -92,6 +95,14 @@ def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> Non
     rebuilt = intake.rebuild(write(notebook, assignment, tmp_path), COURSE, assignment).notebook
     sources = [cell.source for cell in rebuilt.cells]
     assert sources[sources.index(answer) + 1] == "x = 1"
+
+
+def test_no_definition_of_a_hidden_test_is_brought_forward() -> None:
+    cells = [Cell(name, name, role, "code", "", {}, points) for name, role, points in
+             (("f", Role.ANSWER, 0), ("f_check", Role.TEST, 0), ("f_tests", Role.TEST, 2))]  # fmt: skip
+    template = [replace(cell, source=f"def from_{cell.id}(): pass") for cell in cells]
+    answer = new_code_cell("def f(): return from_f_check() + from_f_tests()", id="f")
+    assert brought_forward([answer], template) == [Forward("f", "def from_f_check(): pass", ("from_f_check",))]
 
 
 @pytest.mark.parametrize("assignment", MANIFEST)

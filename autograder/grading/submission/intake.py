@@ -18,6 +18,7 @@ from autograder.course import Cell, Role, instructor_cells, released_files
 from autograder.errors import CourseError, UngradableError
 from autograder.grading.source_names import defined_names
 from autograder.grading.submission.flags import flags
+from autograder.grading.submission.forward import brought_forward
 from autograder.grading.submission.matching import match
 from autograder.grading.submission.notebook_file import read, shown
 from autograder.grading.submission.packages import not_here
@@ -28,6 +29,7 @@ from autograder.manifest import MANIFEST, RELEASED_FILES
 MAX_FILES = 1_000
 MAX_OTHERS = 3  # other notebooks of a submission that are searched for answers
 JOINERS = "\u200c\u200d\u200e\u200f\u061c"  # joiners and direction marks, which Persian, Hindi, Hebrew and emoji need
+RUN_ABOVE = "the definition was run above it as well"
 TAKES_ANSWER = (Role.ANSWER, Role.PREDICTION, Role.EXPERIMENT, Role.OPEN)
 
 
@@ -71,6 +73,14 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         before_tests = cell.role is Role.TEST and below is not None and below.role is Role.TEST
         late = [own for own in here if before_tests and _uses_up(own, template)]
         cells += [_extra(own, next(numbers)) for own in here if own not in late]
+    for forward in brought_forward(cells, template):
+        at = next(index for index, cell in enumerate(cells) if cell.id == forward.cell)
+        if answer := cells[at].metadata.get("nbgrader", {}).get("grade_id"):
+            names = ", ".join(map(shown, forward.names))
+            notes.append(
+                f"{answer} uses {names}, defined further down or in a cell that grading does not run: {RUN_ABOVE}"
+            )
+        cells.insert(at, _extra(_code_cell(forward.source), next(numbers)))
     notebook = _notebook(cells)
     notes += placed(notebook.cells, submitted.pictures)
     notebook.metadata = NotebookNode(
