@@ -94,14 +94,20 @@ def statements(source: str, only_definitions: bool, but: Collection[str] = ()) -
     tree = parsed_cell(source)
     lines, found = source.split("\n"), []
     for node in tree.body if tree else ():
-        calls = any(isinstance(each, ast.Call) for each in ast.walk(node))
-        if only_definitions and not (isinstance(node, DEFINING) or (isinstance(node, ast.Assign) and not calls)):
+        if only_definitions and not is_definition(node):
             continue
         first, end = lines_of(node)
         part = "\n".join(lines[first:end])
         if not defined_names(part) & set(but):
             found.append("\n" * first + part)
     return found
+
+
+def is_definition(node: ast.stmt) -> bool:
+    """Whether this is an import, a function, a class, or an assignment that calls nothing as it runs."""
+    if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Lambda):
+        return not any(isinstance(each, ast.Call) for each in ast.walk(node))
+    return isinstance(node, (ast.Assign, *DEFINING))
 
 
 DEFINING = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)

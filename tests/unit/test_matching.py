@@ -550,13 +550,13 @@ def test_what_an_answer_may_need_of_a_cell_that_is_not_run_is_run_above_it(
 ) -> None:
     """In Jupyter, imports and helpers work in the cell of a figure or a check, too."""
     added = ["from functools import partial", "def turned(x):\n    return partial(max, x)"]
-    nb.write_into(place, "\n".join([*added, nb.source(place), "n_heads = 3", "print(n_heads)"]))
-    found = rebuilt(nb)
+    nb.write_into(place, "\n".join([*added, nb.source(place), "of_mine = 3", "print(of_mine)"]))
+    added, found = [*added, "of_mine = 3"], rebuilt(nb)
     assert [source for _, source in found.own] == added
     ids = [cell.id for cell in found.cells]
     here = ids.index(nb.cells[nb.at(place)]["id"])
-    assert [cell.source for cell in found.cells[here - 2 : here]] == added
-    assert "imports and functions that were added to them were run" in found.notes
+    assert [cell.source for cell in found.cells[here - 3 : here]] == added
+    assert "plain assignments that were added to them were run" in found.notes
 
 
 def test_a_changed_function_of_a_cell_that_is_not_run_is_no_addition(nb: Mangled, rebuilt: Callable) -> None:

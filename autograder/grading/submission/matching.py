@@ -173,8 +173,8 @@ class _Matching(Recognition):
         kept = [self._keep(added_definitions(piece, answers), [piece], below=False) for piece in others]
         if True in kept:
             self.found.notes.append(
-                "of the course's cells (figures, checks, tests) grading takes the course's own; imports and functions that "
-                "were added to them were run in cells of your own above them"
+                "of the course's cells (figures, checks, tests) grading takes the course's own; imports, functions and plain "
+                "assignments that were added to them were run in cells of your own above them"
             )
 
     def _keep(self, statements: list[str], near: list[Piece], below: bool) -> bool:
@@ -305,10 +305,8 @@ class _Matching(Recognition):
                 self.found.answers[cell.id] = piece.with_source(
                     without_names(piece.source, earlier), cell_type="code"
                 ).cell
-            for cell in cells:
-                self.found.notes.append(
-                    f"the answer {cell.grade_id} was found in the cell {place.grade_id or place.id}"
-                )
+            where = piece.where if piece in self.elsewhere else f"in the cell {place.grade_id or place.id}"
+            self.found.notes += [f"the answer {cell.grade_id} was found {where}" for cell in cells]
 
     def _note_later_definitions(self, code: list[Cell]) -> None:
         """Say which answers a cell of the student's own below them, for example an earlier try, replaces."""

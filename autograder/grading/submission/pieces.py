@@ -13,7 +13,7 @@ from nbformat.notebooknode import NotebookNode
 
 from autograder.build.regions import TEXT_STUB, clear_hidden
 from autograder.course import Cell, Role
-from autograder.grading.source_names import IPYTHONS, lines_of, parsed, parsed_cell, settled_names
+from autograder.grading.source_names import IPYTHONS, is_definition, lines_of, parsed, parsed_cell, settled_names
 
 MARKUP = re.compile(r"[\s*_#>`~-]+")
 WORD = re.compile(r"[^\W\d_]{2,}")
@@ -175,13 +175,12 @@ def added_statements(piece: Piece) -> list[str]:
 
 
 def added_definitions(piece: Piece, answers: Collection[str | None]) -> list[str]:
-    """Return the imports, functions and classes that were added to a course cell, except answers, which are found by
-    their names."""
+    """Return the imports, functions, classes and plain assignments that were added to a course cell, except answers,
+    which are found by their names, and what the cell itself defines."""
     known = {*settled_names(piece.place.source), *answers} if piece.place else answers
-    kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
     parts = [(text, parsed(text)) for text in (added_statements(piece) if piece.is_code else [])]
     nodes = [(text, tree.body[0]) for text, tree in parts if tree and tree.body]
-    return [text for text, node in nodes if isinstance(node, kept) and getattr(node, "name", None) not in known]
+    return [text for text, node in nodes if is_definition(node) and settled_names(text).keys().isdisjoint(known)]
 
 
 def uncommented(source: str) -> str:
