@@ -18,7 +18,7 @@ DTYPE = Hint(
     form=True,
 )
 STRIDES = Hint(
-    "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
+    "Right for contiguous tensors, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
     form=True,
 )
 MANY_KEYS = Hint(

@@ -15,9 +15,9 @@ FAR = Tolerance(rtol=0, atol=1e-2)
 # precision are off by radians.
 ROUNDED = {torch.bfloat16: Tolerance(rtol=0, atol=0.08), torch.float16: Tolerance(rtol=0, atol=0.02)}
 
-GIVEN = "Positions 0..n-1 are right, others are not. (The angles come from the positions given, not from the index.)"
+GIVEN = "Positions 0..n-1 are right, others are not all. (The angles must come from the positions given, not from the index.)"
 FRACTION = "Whole positions are right, fractional ones are not. (Positions are real numbers and are not rounded.)"
-NEGATIVE = "Positions from 0 upwards are right, negative ones are not. (They turn the other way by the same formula.)"
+NEGATIVE = "Small positions from 0 upwards are right, negative ones are not. (They must turn the other way, by the same formula.)"
 ROWS = Hint(
     "One row of positions per sequence goes wrong. (Row b belongs to sequence b of the batch, for all its heads.)",
     form=True,

@@ -356,9 +356,7 @@ STRIDES_OF_F = Hint(
     form=True,
 )
 IN_FLOAT32 = Hint("Where f has weights in float32, your function fails: f gets x in the dtype it has.", form=True)
-TINY = (
-    "In float64 a tiny gap goes wrong: it is neither rounded to float32 on the way nor set to zero where it is small."
-)
+TINY = "In float64 a tiny gap goes wrong: it must be neither rounded to float32 on the way nor set to zero where it is small."
 TRAINED = Hint(
     "Where f has trained parameters, your function fails: what f returns is then part of a graph. (Detach it before NumPy.)",
     form=True,
@@ -514,7 +512,7 @@ def gap_form(check: Check) -> None:
 
 
 WITH_A_CACHE = Hint(
-    "Square masks are right, with a cache they are not. (There is one row per query, one column per key, and "
+    "Square masks are right, one with a cache is not. (There is one row per query, one column per key, and "
     "the queries are the last positions: row r is at position n_keys - n_queries + r.)",
     form=True,
 )

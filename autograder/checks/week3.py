@@ -251,7 +251,7 @@ def rotation_far(check: Check, name: str) -> None:
 
 def rotation_dtype(check: Check, name: str) -> None:
     positions = torch.arange(5, device=check.device)
-    for dtype in (torch.bfloat16, torch.float64):
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
         x = check.randn(2, 2, 5, 8, dtype=dtype)
         check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
     x = check.randn(2, 2, 5, 8)
@@ -1004,8 +1004,9 @@ def require_look_back(check: Check, back: int, head_dim: int, n_keys: int) -> No
         if weight >= 0.8:
             return None
         shown = f"{call}: of {n_keys} keys the one {back} back gets the weight {weight:.2g}"
-        cause = DIAGNOSES[_where_it_looks(q, k, back, scores)]
-        return Fault(f"{shown}; the highest score is that of the key {int(scores.argmax())} back", (cause,))
+        where = _where_it_looks(q, k, back, scores)
+        names = (DIAGNOSES[where],) if where else ()
+        return Fault(f"{shown}; the highest score is that of the key {int(scores.argmax())} back", names)
 
     check.satisfies(calling(back, head_dim, n_keys), call, judge)
 
@@ -1031,6 +1032,8 @@ def _where_it_looks(q: torch.Tensor, k: torch.Tensor, back: int, scores: torch.T
         return "looks ahead"
     if favourite == back:
         return "too quiet"
+    if favourite == 0 and back == 1:  # this may be one beside the right token, or always the newest
+        return ""
     if favourite == 0:
         return "looks at itself"
     return "one beside" if abs(favourite - back) == 1 else "looks elsewhere"

@@ -601,6 +601,9 @@ ALONE = Hint(
     form=True,
 )
 TOKEN_0 = "Prompts are continued rightly, one that holds the token 0 is not. (What is padding follows from the lengths of the prompts.)"
+WRITTEN_0 = (
+    "All is right until a 0 is written, and wrong after it. (0 is a token like all others: no end, and no padding.)"
+)
 READ_AGAIN = (
     "Your function gives decode tokens that it has had before. (The first call gets the prompts, all together; each later one "
     "gets the newest token of every text and the cache.)"
@@ -609,10 +612,11 @@ READ_AGAIN = (
 
 class CountingModel:
     """A model of whole numbers, so that rounding does not decide what it writes. The next token depends on each key
-    that the mask shows and its distance, and on the query and its position; the cache holds tokens and positions."""
+    that the mask shows and its distance, and on the query and its position; the cache holds tokens and positions. It
+    never writes a 0 by chance; with ``writes_0`` it writes one after each third token of a text."""
 
-    def __init__(self, step: int) -> None:
-        self.step, self.columns = step, 0
+    def __init__(self, step: int, writes_0: bool = False) -> None:
+        self.step, self.writes_0, self.columns = step, writes_0, 0
 
     def decode(self, tokens: Any, positions: Any, mask: Any, cache: Any) -> tuple[torch.Tensor, Any]:
         n_cached = 0 if cache is None else cache[0].shape[1]
@@ -632,20 +636,24 @@ class CountingModel:
         )  # fmt: skip
         distance = positions[:, :, None] - at[:, None, :]
         read = (mask[:, 0] * (keys[:, None, :] + 1) * (self.step * distance + 1)).sum(dim=-1)
-        following = (read + 5 * positions + 7 * tokens) % VOCABULARY
+        following = 1 + (read + 5 * positions + 7 * tokens) % (VOCABULARY - 1)
+        if self.writes_0:
+            following = following.masked_fill(positions % 3 == 1, 0)
         return torch.nn.functional.one_hot(following, VOCABULARY).float(), (keys, at)
 
 
 @exercise(WEEK, "generate")
 def generate(check: Check) -> None:
-    def written(lengths: tuple[int, ...], n_new: int, hint: Hint | str = "", holds_0: bool = False) -> None:
+    def written(
+        lengths: tuple[int, ...], n_new: int, hint: Hint | str = "", holds_0: bool = False, writes_0: bool = False
+    ) -> None:
         prompts = [check.randint(1, VOCABULARY, (length,)).tolist() for length in lengths]
         step = int(check.randint(2, 40))
         if holds_0:
             prompts[0][0] = 0
 
         def probe(f: Any) -> Any:
-            return f(CountingModel(step).decode, [list(prompt) for prompt in prompts], n_new)
+            return f(CountingModel(step, writes_0).decode, [list(prompt) for prompt in prompts], n_new)
 
         check.agrees(probe, f"generate(decode, prompts of {list(lengths)} tokens, {n_new})", WHOLE, hint)
 
@@ -663,6 +671,7 @@ def generate(check: Check) -> None:
         for lengths, n_new in (((7, 3, 5), 6), ((1, 9), 4)):
             written(lengths, n_new, ALONE)
         written((6, 2), 3, TOKEN_0, holds_0=True)
+        written((6, 2), 5, WRITTEN_0, writes_0=True)
     prompts = [[5, 17, 60], [88], [2, 40, 7, 31]]
     call = "generate(decode, prompts of [3, 1, 4] tokens, 6)"
     # Catches the whole text read again at each step.
@@ -685,8 +694,8 @@ def generate(check: Check) -> None:
 NEGATIVE = "Positive offsets are right, negative ones are not. (They turn back by the same formula.)"
 FAR = "Near offsets are right, far ones are not."
 HALF = (
-    "Right in float32, but not for bfloat16 keys. (The angles are computed in at least float32, and the "
-    "result is rounded once, at the end.)"
+    "Right in float32, but not for bfloat16 keys. (The angles must be computed in at least float32, and the "
+    "result be rounded once, at the end.)"
 )
 
 
@@ -950,7 +959,7 @@ PARTS = Hint(
     form=True,
 )
 MEMORY_MASK = Hint(
-    "Without a memory_mask all is right, with one it is not. (It is handed on to cross_attn.)",
+    "Without a memory_mask all is right, with one it is not. (It must be handed on to cross_attn.)",
     form=True,
 )
 

@@ -126,7 +126,7 @@ ZEROED = '''    if mask is not None:
 RETURNED = "return out.to(q.dtype), weights.to(q.dtype)"
 
 edited(attention_plain, "attention_with_view", 3.875,
-       "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
+       "Right for contiguous tensors, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
        ("scores = (q.float() / math.sqrt(d)) @ k.float().transpose(-2, -1)",
         "rows = (q.float() / math.sqrt(d)).view(-1, *q.shape[2:])\n"
         "    scores = (rows @ k.float().view(-1, *k.shape[2:]).mT).view(*q.shape[:3], k.shape[-2])"))

@@ -157,16 +157,16 @@ DIAGNOSES = {
     "scaled": "The scores are scaled; this function returns them unscaled.",
     "softmaxed": "You return weights after a softmax; the exercise asks for the scores.",
     "turned shape": "The shape is (batch, heads, 1, n_keys): one row, with one score per key.",
-    "all at end": "All keys get the position of the query; key j is at position j.",
+    "all at end": "As if all keys stood at the query's position, or nothing were turned: key j is at position j.",
     # a head that looks back
     "not two vectors": "Return two vectors (q, k) of head_dim numbers each.",
     "not finite": "A number in your vectors is not finite.",
     "no favourite": "To your head all keys look alike: its score does not change with the offset.",
     "looks ahead": "Your head looks ahead: its score is highest for a key that many positions *after* the query.",
-    "looks at itself": "Your head looks at the newest token itself: nothing in your contents says how far back to look.",
+    "looks at itself": "Asked to look several tokens back, your head looks at the newest one. (The contents must say how far back to look.)",
     "one beside": "Your head looks one position beside the right one.",
     "too quiet": "Your head prefers the right token, but not by enough: turn up the strength.",
-    "looks elsewhere": "Your head looks at another token: its contents do not follow the `back` that is asked for.",
+    "looks elsewhere": "Your head looks at another token than the one that is asked for.",
 }
 
 

@@ -250,6 +250,7 @@ DYNAMIC = {
     "less": "At seq_len == original_len the base must be unchanged; mind the comparison and the formula there.",
     "ratio upside down": "The ratio is upside down: seq_len / original_len grows with the text.",
     "whole": "A whole-number division: seq_len // original_len moves in jumps.",
+    "written out": "A training length is written out, here or in the comparison; it is the parameter original_len.",
     "never": "The base never changes: beyond original_len it must grow.",
 }
 
@@ -262,6 +263,9 @@ def dynamic_plain(base, scale, head_dim, seq_len, original_len):
     return base * stretch ** (head_dim / (head_dim - 2))
 
 
+edited(dynamic_plain, "dynamic_4096_written_out", 0, DYNAMIC["written out"],
+       ("seq_len <= original_len", "seq_len <= 4096"), ("seq_len / original_len", "seq_len / 4096"))
+edited(dynamic_plain, "dynamic_4096_in_the_comparison", 0, DYNAMIC["written out"], ("seq_len <= original_len", "seq_len <= 4096"))
 edited(dynamic_plain, "dynamic_last_position", 0, "You use the last position, seq_len - 1, instead of the length.",
        ("scale * seq_len /", "scale * (seq_len - 1) /"))
 edited(dynamic_plain, "dynamic_scale_cut", 0, "Your scale is cut off to a whole number.",
@@ -894,7 +898,7 @@ def clip_both_sides(n_queries, n_keys, limit):
 
 PAIR = {
     "sign": "You turn the wrong way: turn the query by the distance, or the key by minus the distance.",
-    "plain": "Nothing is turned: this is the product without positions.",
+    "plain": "As if nothing were turned: this is the product without positions.",
     "own": "You turn by the true positions; the exercise gives the distances to turn by.",
     "half": "Your pairs are channels i and i + head_dim/2 (half-split); here they are neighbours, 2i and 2i+1.",
     "scaled": "You divide by sqrt(head_dim); the exercise asks for the plain products.",

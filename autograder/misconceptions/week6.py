@@ -585,7 +585,7 @@ edited(
 edited(shaw_plain, "shaw_table_detached", 3.875, "rel_k is cut off from the autograd graph, so it cannot learn.",
        ("rel_k[row]", "rel_k.data[row]"))
 edited(shaw_plain, "shaw_with_view", 3.875,
-       "Right for a contiguous x, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
+       "Right for contiguous tensors, wrong for one that is not. (`view` needs contiguous memory, `reshape` does not.)",
        ("content = q @ k.transpose(-2, -1)",
         "content = (q.view(-1, n_queries, d) @ k.view(-1, n_keys, d).mT).view(*q.shape[:2], n_queries, n_keys)"))
 edited(

@@ -123,6 +123,7 @@ SAYS = {
     "nan": "A memory without a real token gives NaN; the output is zero there.",
     "large number": "A memory without a real token gives the mean of its padding; the output is zero there.",
     "positions exchanged": "The two sides' positions have changed places: queries turn by `positions`, keys by `memory_positions`.",
+    "memory positions": "The queries turn by `memory_positions`, like the keys; they have their own, `positions`.",
     "x positions": "The keys turn by `positions`, like the queries; they have their own, `memory_positions`.",
     "always rotated": "Without positions you rotate by 0, 1, 2, …; without positions nothing is rotated.",
     "positions ignored": "The positions given change nothing: use them, not 0, 1, 2, ….",
@@ -854,6 +855,8 @@ edited(CrossPlain, "cross_causal", 0, SAYS["causal"],
 edited(CrossPlain, "cross_large_number", 3, SAYS["large number"], (CLEARED, ""), ('float("-inf")', "-1e9"))
 edited(CrossPlain, "cross_values_rotated", 2.75, SAYS["values rotated"],
        (ROTATED, ROTATED + "            v = self.rope(v, memory_positions)\n"))
+edited(CrossPlain, "cross_queries_by_memory_positions", 2.75, SAYS["memory positions"],
+       ("self.rope(q, positions)", "self.rope(q, memory_positions)"))
 edited(CrossPlain, "cross_positions_exchanged", 2.75, SAYS["positions exchanged"],
        ("self.rope(q, positions)", "self.rope(q, memory_positions[..., :q.shape[2]])"),
        ("self.rope(k, memory_positions)", "self.rope(k, F.pad(positions, (0, k.shape[2] - q.shape[2])))"))
@@ -1346,7 +1349,7 @@ def shift_with(mistakes):
 
 @family(WEEK, "CrossAttention", _say(
     "exchanged", "keys from x", "values from x", "self", "causal", "mask ignored", "mask inverted", "mask late", "nan",
-    "values rotated", "positions exchanged", "x positions", "positions ignored", "always rotated", "no rotation",
+    "values rotated", "positions exchanged", "x positions", "memory positions", "positions ignored", "always rotated", "no rotation",
     "queries only", "half layout", "i/d", "clockwise", "rows for heads", "unscaled", "d_model scale", "over queries", "base", "merge", "no o_proj"))
 def cross_with(mistakes):
     class Layer(_Projections):
@@ -1364,7 +1367,7 @@ def cross_with(mistakes):
             if positions is not None and "no rotation" not in mistakes:
                 if "positions exchanged" in mistakes:
                     positions, memory_positions = memory_positions[..., :q.shape[2]], F.pad(positions, (0, k.shape[2] - q.shape[2]))
-                q = _turn(q, positions, self.base, mistakes)
+                q = _turn(q, memory_positions if "memory positions" in mistakes else positions, self.base, mistakes)
                 of_keys = positions if "x positions" in mistakes else memory_positions
                 k = k if "queries only" in mistakes else _turn(k, of_keys, self.base, mistakes)
                 v = _turn(v, memory_positions, self.base, mistakes) if "values rotated" in mistakes else v

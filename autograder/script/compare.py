@@ -296,11 +296,15 @@ def _are_whole(values: Any) -> bool:
     return len(values) <= MOST_SHOWN and all(type(one) in (bool, int) and abs(one) < 10**9 for one in values)
 
 
+def _keys(values: dict[Any, Any]) -> str:
+    return f"[{', '.join(sorted(repr(key)[:40] for key in values)[:20])}]"
+
+
 def _dict_difference(got: Any, expected: dict[str, Any], tolerance: Tolerance) -> str:
     if not isinstance(got, dict):
         return f"expected a dict, got {kind(got)}"
     if set(got) != set(expected):
-        return f"expected the keys {sorted(map(str, expected))}, got {sorted(str(key)[:40] for key in got)[:20]}"
+        return f"expected the keys {_keys(expected)}, got {_keys(got)}"
     for key in expected:
         if problem := difference(got[key], expected[key], tolerance):
             return f"{key}: {problem}"
