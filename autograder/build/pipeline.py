@@ -108,15 +108,20 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
 
 
 def _compare_points(notebook: NotebookNode, assignment: str) -> None:
-    """Raise ``TextError`` if an exercise has other points in the text than in the manifest."""
-    given = {
-        marks["grade_id"]: marks.get("points") for cell in notebook.cells if (marks := cell.metadata.get("nbgrader"))
-    }
-    for entry in MANIFEST.get(assignment, ()):
-        if (found := given.get(entry.graded_cell, entry.points)) != entry.points:
-            raise TextError(
-                f"{entry.graded_cell} has {found} points, exercise {entry.number} in autograder/manifest.py {entry.points:g}"
-            )
+    """Raise ``TextError`` if text and manifest differ in the exercises or in their points."""
+    marks = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
+    given = {each["grade_id"]: each["points"] for each in marks if each.get("grade") and each.get("points")}
+    due = {entry.graded_cell: entry for entry in MANIFEST.get(assignment, ())}
+    for name, found in given.items():
+        if due and name not in due:
+            raise TextError(f"{name} has points and no exercise in autograder/manifest.py; or is its name mistyped?")
+        if due and found != due[name].points:
+            of = f"exercise {due[name].number} in autograder/manifest.py {due[name].points:g}"
+            raise TextError(f"{name} has {found} points, {of}")
+    for name in due.keys() - given.keys():
+        raise TextError(
+            f"no cell has points and the name {name}, as exercise {due[name].number} in autograder/manifest.py"
+        )
 
 
 def copy_released(file: Path, target: Path) -> None:

@@ -175,10 +175,20 @@ def test_rules_of_the_text() -> None:
             ClearAnswers().preprocess_cell(new_cell("### BEGIN SOLUTION\nx\n### END SOLUTION"), {}, 0)
 
 
-def test_an_exercise_has_the_manifests_points(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "points", "says"),
+    [
+        ("rope_frequencies_tests", 3, "rope_frequencies_tests has 3 points, exercise 3.2 in .*manifest.py 2"),
+        ("rope_frequency_tests", 2, "rope_frequency_tests has points and no exercise in .*manifest.py; .*mistyped"),
+        ("rope_frequencies_tests", 2, "no cell has points and the name .*_tests, as exercise 3"),
+    ],
+)
+def test_text_and_manifest_have_the_same_exercises_and_points(
+    name: str, points: int, says: str, tmp_path: Path
+) -> None:
     text = tmp_path / "week3_rope.py"
-    text.write_text('# %% nbgrader={"grade_id": "rope_frequencies_tests", "grade": true, "points": 3}\n')
-    with pytest.raises(TextError, match=r"rope_frequencies_tests has 3 points, exercise 3.2 in .*manifest.py 2"):
+    text.write_text(f'# %% nbgrader={{"grade_id": "{name}", "grade": true, "points": {points}}}\n')
+    with pytest.raises(TextError, match=says):
         build(tmp_path, text)
 
 

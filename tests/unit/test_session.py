@@ -335,14 +335,10 @@ def test_a_signal_to_the_process_group_reaches_nobody_else(sandbox: Sandbox) -> 
 
 def test_random_numbers_are_the_same_for_everybody(sandbox: Sandbox) -> None:
     texts = []
+    draws = "import torch, random, numpy as np; print(torch.rand(1).item(), random.random(), np.random.rand())"
     for _ in range(2):
         session = Session(sandbox, {}, 5)
-        texts.append(
-            printed(
-                session,
-                "import torch, random, numpy as np; print(torch.rand(1).item(), random.random(), np.random.rand())",
-            )
-        )
+        texts.append(printed(session, draws))
         session.close()
     assert texts[0] == texts[1]
 
@@ -920,18 +916,14 @@ print(libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o
 # Lines that work in Jupyter, with a screen, an installer or somebody who clicks; each is put above an answer.
 AWKWARD = [
     "%matplotlib widget",
-    "%matplotlib qt",
     "%matplotlib notebook",
-    "%pylab tk",
     "%gui qt",
     "import matplotlib\nmatplotlib.use('TkAgg')",
     "import matplotlib.pyplot as plt\nplt.switch_backend('module://ipympl.backend_nbagg')",
     "%conda install numpy",
-    "%mamba install numpy",
     "%pip install numpy",
     "!pip install -q numpy",
     "%load_ext tensorboard",
-    "%reload_ext jupyter_black",
     "%load_ext autoreload\n%autoreload 2",
     "%no_such_magic",
     "%config InlineBackend.figure_format = 'retina'",
@@ -954,15 +946,7 @@ def test_what_works_in_jupyter_costs_no_answer(session: Session, line: str) -> N
     )
 
 
-@pytest.mark.parametrize(
-    "stop",
-    [
-        "import pdb; pdb.set_trace()",
-        "breakpoint()",
-        "from pdb import Pdb; Pdb().set_trace()",
-        "from IPython.core.debugger import set_trace; set_trace()",
-    ],
-)
+@pytest.mark.parametrize("stop", ["breakpoint()", "from IPython.core.debugger import set_trace; set_trace()"])
 def test_a_debugger_left_in_is_said_to_be_one(session: Session, stop: str) -> None:
     session.execute("a", f"def f(x):\n    {stop}\n    return x + 1")
     with pytest.raises(StudentError, match=r"remove breakpoint\(\) or set_trace\(\)"):
