@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+MOST_STATEMENTS = 200  # of a cell that is taken apart
+MOST_CELLS = 100  # of a student's own that are taken apart; a notebook may hold thousands
 MAX_PARSED = 50_000  # parsing takes up to a thousand times the memory of the text
 IPYTHONS = re.compile(r"^([ \t]*)[%!].*", re.MULTILINE)
 
@@ -89,11 +91,12 @@ def without_names(source: str, names: frozenset[str]) -> str:
 
 
 def statements(source: str, only_definitions: bool, but: Collection[str] = ()) -> list[str]:
-    """Return a cell's statements, each on its lines; none if it does not parse. Left out are those that define a name
-    in ``but``; and with ``only_definitions`` all but imports, functions, classes and assignments that call nothing."""
+    """Return a cell's statements, each on its lines; none if it does not parse or has too many. Left out are those that
+    define a name in ``but``; and with ``only_definitions`` all but imports, functions, classes and assignments that call
+    nothing."""
     tree = parsed_cell(source)
     lines, found = source.split("\n"), []
-    for node in tree.body if tree else ():
+    for node in tree.body if tree and len(tree.body) <= MOST_STATEMENTS else ():
         if only_definitions and not is_definition(node):
             continue
         first, end = lines_of(node)

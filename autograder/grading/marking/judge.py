@@ -171,7 +171,7 @@ def _salvage(cell: TaskCell, session: Session, error: StudentError, exercises: C
         return ""
     _execute(replace(cell, source=UNREAD_ANNOTATIONS), session)
     for only_definitions in (True,) if error.was_stopped else (False, True):
-        parts = statements(cell.source, only_definitions, own)[:MOST_STATEMENTS]
+        parts = statements(cell.source, only_definitions, own)
         runs = (_execute(replace(cell, source=part), session) for part in parts)
         if not any(run.error is not None and run.error.was_stopped for run in runs):
             break
@@ -185,7 +185,6 @@ def _needs(source: str, helpers: Collection[str], failed: dict[str, str], sessio
     return "".join(f"It uses `{name}`, which is not defined{failed[name]}." for name in used[:1])
 
 
-MOST_STATEMENTS = 200  # of a cell that has stopped
 UNREAD_ANNOTATIONS = "from __future__ import annotations"  # from here on, for they may name what was not imported
 ONE_BY_ONE = "Its cell stopped with {}, so its other statements were run one by one."
 ONLY_DEFINITIONS = "Its cell stopped with {}, so only its imports, functions, classes and plain assignments were run."

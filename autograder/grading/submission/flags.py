@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import is_week
-from autograder.grading.source_names import defined_names, foreign_names, parsed, statements
+from autograder.grading.source_names import MOST_CELLS, defined_names, foreign_names, parsed, statements
 from autograder.manifest import FROM_SCRATCH, READY_MADE_LIBRARIES
 
 WORD, IMPORTS = re.compile(r"\w+"), re.compile(r"\s*(?:from|import)\s")
@@ -59,11 +59,11 @@ def _what_counts(cells: list[NotebookNode]) -> Iterator[tuple[NotebookNode, str]
     """Yield the answers, and of the student's own cells the statements on which an answer depends. To compare an answer
     with the ready-made function is a good habit and no flag."""
     makers: dict[str, list[tuple[NotebookNode, str]]] = {}
-    for cell in cells:
-        if not _answer_in(cell):
-            for part in statements(cell.source, only_definitions=False) or [cell.source]:
-                for name in _makes(part):
-                    makers.setdefault(name, []).append((cell, part))
+    for number, cell in enumerate(cell for cell in cells if not _answer_in(cell)):
+        parts = statements(cell.source, only_definitions=False) if number < MOST_CELLS else []
+        for part in parts or [cell.source]:
+            for name in _makes(part) if parts else [ANYTHING]:
+                makers.setdefault(name, []).append((cell, part))
     answers = [(cell, cell.source) for cell in cells if _answer_in(cell)]
     reached = [*answers, *makers.pop(ANYTHING, ())]
     while reached:

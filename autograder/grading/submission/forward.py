@@ -1,13 +1,15 @@
 """Find definitions that grading would run too late, or never: those in cells further down, and those in the course's
 figures and visible checks. Answers need them, and cells of the student's own. Reads the text, runs nothing."""
 
-from collections.abc import Iterator, Sequence
+import ast
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Cell, Role
-from autograder.grading.source_names import defined_names, foreign_names, statements
+from autograder.grading.source_names import MOST_CELLS, defined_names, foreign_names, parsed, statements
 
 NEVER_RUN = (Role.EXPERIMENT, Role.TEST)
 
@@ -26,14 +28,16 @@ def brought_forward(cells: Sequence[NotebookNode], template: Sequence[Cell]) -> 
     courses = {cell.id: cell for cell in template}
     exercises = {cell.grade_id for cell in template if cell.role is Role.ANSWER if cell.grade_id}
     code = [cell for cell in cells if cell.cell_type == "code"]
+    makers: dict[str, list[Maker]] | None = None  # made only where a name is missing
     known: set[str] = set()
     found = []
     for number, cell in enumerate(code):
         course = courses.get(cell.id)
         if course is None or course.role is Role.ANSWER:
             wanted = [name for name in foreign_names(cell.source) if name not in known | exercises]
-            makers = _makers(code[number + 1 :], courses, exercises, may_call=course is not None) if wanted else {}
-            parts = _parts(wanted, known, makers)
+            if wanted and makers is None:
+                makers = _makers(code, courses, exercises)
+            parts = _parts(wanted, known, makers or {}, number, may_call=course is not None)
             if parts:
                 found.append(Forward(cell.id, "\n\n".join(parts), tuple(name for name in wanted if name in known)))
         if course is None or course.role not in NEVER_RUN:
@@ -41,32 +45,57 @@ def brought_forward(cells: Sequence[NotebookNode], template: Sequence[Cell]) -> 
     return found
 
 
-def _parts(wanted: Sequence[str], known: set[str], makers: dict[str, str]) -> dict[str, None]:
+@dataclass(frozen=True)
+class Maker:
+    """A statement of the student's in cell number ``place``, or one of the course's."""
+
+    place: float
+    source: str
+    calls: bool
+
+
+def _parts(
+    wanted: Sequence[str],
+    known: set[str],
+    makers: dict[str, list[Maker]],
+    number: int,
+    may_call: bool,
+    depth: int = 50,  # a chain of definitions that is longer is nobody's
+) -> dict[str, None]:
     """Return the statements that define the wanted names, after those on which they depend; these are known then."""
     parts: dict[str, None] = {}
-    for name in wanted:
-        if name not in known and (part := makers.get(name)):
-            known |= defined_names(part)
-            parts |= _parts(foreign_names(part), known, makers) | {part: None}
+    for name in wanted if depth else ():
+        fit = (one for one in makers.get(name, ()) if one.place > number and (may_call or not one.calls))
+        if name not in known and (maker := next(fit, None)):
+            known |= _bound_by(maker.source)
+            before = _parts(foreign_names(maker.source), known, makers, number, may_call, depth - 1)
+            parts |= before | {maker.source: None}
     return parts
 
 
-def _makers(
-    below: Sequence[NotebookNode], courses: dict[str, Cell], exercises: set[str], may_call: bool
-) -> dict[str, str]:
-    """Return the statement that defines each name: the first one below, or else the course's."""
-    theirs = [cell.source for cell in below if cell.id not in courses or courses[cell.id].role is Role.ANSWER]
-    makers: dict[str, str] = {}
-    for part in _statements(theirs, exercises, only_definitions=not may_call):
-        for name in defined_names(part):
-            makers.setdefault(name, part)
-    shown = [cell.source for cell in courses.values() if cell.role in NEVER_RUN and not cell.points]
-    for part in _statements(shown, exercises, only_definitions=True):
-        for name in defined_names(part):
-            makers.setdefault(name, part)
+def _bound_by(statement: str) -> set[str]:
+    """Return the names that a statement gives to the notebook, without those inside a function or class."""
+    tree = parsed(statement)
+    node = tree.body[0] if tree and tree.body else None
+    return {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set(defined_names(statement))
+
+
+def _makers(code: Sequence[NotebookNode], courses: dict[str, Cell], exercises: set[str]) -> dict[str, list[Maker]]:
+    """Return the statements that define each name: the student's in their order, then the course's."""
+    makers: dict[str, list[Maker]] = {}
+    theirs = [
+        place for place, cell in enumerate(code) if cell.id not in courses or courses[cell.id].role is Role.ANSWER
+    ]
+    for place in theirs[:MOST_CELLS]:
+        _add(makers, place, code[place].source, exercises)
+    for course in courses.values():
+        if course.role in NEVER_RUN and not course.points:
+            _add(makers, math.inf, course.source, exercises)
     return makers
 
 
-def _statements(sources: Sequence[str], exercises: set[str], only_definitions: bool) -> Iterator[str]:
-    for source in sources:
-        yield from (part.strip("\n") for part in statements(source, only_definitions, exercises))
+def _add(makers: dict[str, list[Maker]], place: float, source: str, exercises: set[str]) -> None:
+    definitions = set(statements(source, only_definitions=True, but=exercises))
+    for part in statements(source, place == math.inf, exercises):
+        for name in _bound_by(part):
+            makers.setdefault(name, []).append(Maker(place, part.strip("\n"), part not in definitions))

@@ -11,21 +11,22 @@ from autograder.grading.source_names import parsed_cell
 
 def not_here(cells: Iterable[NotebookNode], files: Collection[str]) -> list[str]:
     """Return the modules that the cells import, outside ``try``, and that neither Python nor ``files`` has."""
-    imported = dict.fromkeys(
-        name for cell in cells if (tree := parsed_cell(cell.source)) for name in _imported(tree.body)
-    )
+    trees = (parsed_cell(cell.source) for cell in cells)
+    imported = sorted({name for tree in trees if tree for name in _imported(tree.body)})
     given = {file.split("/")[0].removesuffix(".py") for file in files}
     return [name for name in imported if name not in given and not _is_installed(name)]
 
 
-def _imported(body: Iterable[ast.AST]) -> Iterator[str]:
-    for node in body:
+def _imported(body: Iterable[ast.stmt]) -> Iterator[str]:
+    waiting: list[ast.AST] = list(body)
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             yield (node.module or "").split(".")[0]
         elif not isinstance(node, ast.Try):
-            yield from _imported(ast.iter_child_nodes(node))
+            waiting += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
 
 
 def _is_installed(name: str) -> bool:
