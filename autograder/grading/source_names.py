@@ -39,10 +39,11 @@ def free_names(source: str, known: dict[str, Any]) -> list[str]:
 @lru_cache(maxsize=1024)
 def foreign_names(source: str) -> tuple[str, ...]:
     """Return the names that a cell takes from elsewhere, but for what is built in; none if it does not parse."""
-    tree = parsed_cell(source)
+    plain = IPYTHONS.sub(r"\1pass", source)
+    tree = parsed(plain)
     if tree is None:
         return ()
-    bound = defined_names(source) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    bound = defined_names(plain) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     used = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     return tuple(name for name in used if name not in bound and not hasattr(builtins, name))
 
