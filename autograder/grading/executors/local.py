@@ -24,9 +24,8 @@ MARGIN = 30.0  # CPU seconds for what a judge does besides checking
 ON_GPU = 4  # submissions at the same time: each has its own CUDA context of half a gigabyte
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 PR_SET_PDEATHSIG = 1
-# Inherited by the forked judges.
-_sandbox: Sandbox | None = None
 GARBAGE = (5000, 10, 10)  # thresholds of garbage collection: a judge keeps many objects and makes few cycles
+_sandbox: Sandbox | None = None  # inherited by the forked judges
 
 
 class JudgePool:

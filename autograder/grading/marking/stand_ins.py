@@ -25,6 +25,7 @@ from autograder.script.answer import Absent
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 MOST_ELEMENTS = 2**24  # the largest product of all whole numbers in a call
+TOO_LARGE = "these sizes are larger than any that is asked for"
 LARGEST = 2**26  # the largest product of all sizes in a call, where the size of a tensor is its number of elements
 
 
@@ -38,7 +39,7 @@ def in_the_sandbox(
 ) -> Iterator[tuple[Any, Collection[str]]]:
     """Run the student's cell again with the course's functions in place of earlier answers. Yields the new answer and
     the names of the functions that it uses; an ``Absent`` if it uses none."""
-    cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
+    cell = _cell_of(task, name)
     used = _reached(cell, task.cells, _words) & set(functions) if cell else set()
     if cell is None or not used:
         yield Absent(name, ""), used
@@ -63,9 +64,13 @@ def in_the_sandbox(
         session.again(cell.id, cell.source)
 
 
+def _cell_of(task: Task, name: str) -> TaskCell | None:
+    return next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
+
+
 def from_its_cell(task: Task, session: Session, name: str, student: Any) -> Any:
     """Run the student's cell again and return the new answer; the old one if that fails."""
-    cell = next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
+    cell = _cell_of(task, name)
     with contextlib.suppress(StudentError):
         if cell is not None:
             session.again(cell.id, cell.source)
@@ -139,28 +144,28 @@ def _require_small_result(values: tuple[Any, ...]) -> None:
     masks = [value for value in values if isinstance(value, torch.Tensor) and value.dtype == torch.bool]
     tensors = [value for value in values if isinstance(value, torch.Tensor) and value.dtype != torch.bool]
     if not masks or not tensors:
-        return _require_small(values)
+        _require_small(values)
+        return
     _require_small((*[value for value in values if type(value) is int], *sorted(tensors, key=torch.Tensor.numel)[-2:]))
     longest = [max((t.shape[-at] for t in tensors if t.ndim >= at), default=1) for at in range(1, 5)]
     scores = [longest[1], *longest[1:]]  # from the last size: keys, queries, leading dimensions
     if math.prod(max(1, size) for size in scores) > LARGEST or any(
         mask.ndim > 4 or any(size > scores[at] for at, size in enumerate(reversed(mask.shape))) for mask in masks
     ):
-        raise ValueError("these sizes are larger than any that is asked for")
-    return None
+        raise ValueError(TOO_LARGE)
 
 
 def _require_small(values: tuple[Any, ...]) -> None:
     numbers = [abs(int(value)) for value in values if type(value) is int or _is_whole_number(value)]
     if math.prod(max(1, number) for number in numbers) > MOST_ELEMENTS:
-        raise ValueError("these sizes are larger than any that is asked for")
+        raise ValueError(TOO_LARGE)
     sizes = [
         value.numel() if hasattr(value, "numel") else abs(value)
         for value in values
         if hasattr(value, "numel") or type(value) is int
     ]
     if math.prod(max(1, size) for size in sizes) > LARGEST:
-        raise ValueError("these sizes are larger than any that is asked for")
+        raise ValueError(TOO_LARGE)
 
 
 def _is_whole_number(value: Any) -> bool:

@@ -19,9 +19,6 @@ class Crashes:
     def note(self, culprit: str, replaced: bool) -> None:
         self._counts[culprit, replaced] += 1
 
-    def count(self, culprit: str) -> int:
-        return self._counts[culprit, False] + self._counts[culprit, True]
-
     @property
     def functions(self) -> set[str]:
         """The functions that have hung or died."""
@@ -45,7 +42,7 @@ class Crashes:
 
     def is_known(self, culprit: str) -> bool:
         """Whether the culprit has hung or died before, with others replaced or not."""
-        return bool(culprit) and self.count(culprit) > 0
+        return bool(culprit) and any(self._counts[culprit, replaced] for replaced in (False, True))
 
     def require_few(self, culprit: str, replaced: bool) -> None:
         """Raise ``StudentError`` if the culprit has crashed or timed out too often to be run again."""

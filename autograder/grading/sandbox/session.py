@@ -168,15 +168,15 @@ class Session:
     def backward(self, call: int, cotangents: list[Any], of: int | None = None) -> list[Any]:
         """Return the gradients of an earlier call's inputs or of module ``of``'s parameters; ``[]`` if none came."""
         encoder = Encoder()
-        request = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents), "of": of}
-        header, payload = self._request(request, self.limits.call_cpu, bytes(encoder.payload), self._called)
+        asked = {"op": "backward", "call": call, "cotangents": encoder.encode(cotangents), "of": of}
+        header, payload = self._request(asked, self.limits.call_cpu, bytes(encoder.payload), self._called)
         if error := error_in(header.get("error")):
             raise error
         try:
-            gradients = self._decoder(payload).decode(header.get("value"))
+            slopes = self._decoder(payload).decode(header.get("value"))
         except WireError as malformed:
             raise garbage(malformed) from malformed
-        return gradients if isinstance(gradients, list) else []
+        return slopes if isinstance(slopes, list) else []
 
     # ---- the conversation
 
@@ -200,8 +200,8 @@ class Session:
     def _execute(self, cell: str, source: str, names: Sequence[str] = ()) -> tuple[dict[str, Any], bytes]:
         self._set_aside_crashed()
         self._looked_up = NOTHING_KNOWN
-        request = {"op": "execute", "cell": cell, "source": source, "names": list(names)}
-        return self._request(request, self.limits.cell_cpu, culprit=CELL + cell)
+        asked = {"op": "execute", "cell": cell, "source": source, "names": list(names)}
+        return self._request(asked, self.limits.cell_cpu, culprit=CELL + cell)
 
     def _ask_ahead(self, planned: Planned) -> tuple[dict[str, Any], bytes]:
         """Return the reply to a planned question. If it was not sent yet, send it with some of those that follow."""
