@@ -406,6 +406,8 @@ assert abs(at(8192) - 31082) < 2, (
 assert abs(at(6144, scale=1.5) - 17819) < 2, (
     "with scale 1.5 and one and a half times the length the stretch is 1.5*1.5 - 0.5 = 1.75 and the base 17,819; yours is "
     f"{at(6144, scale=1.5):,.0f}. Is something cut off to a whole number?")
+assert abs(dynamic_ntk_base(10000.0, 2.0, 64, 2048, 1024) - 31082) < 2, (
+    "a training length of 1,024 and twice that give 31,082, too: do you write 4096 where original_len belongs?")
 assert at(4097) < 10100, "just beyond the training length the base must be almost unchanged: nothing may jump."
 long, short = at(16384), at(2048)
 assert abs(short - 10000) < 1e-6, "after a long text a short one must get the old base again: keep no state."
