@@ -206,7 +206,7 @@ def test_what_ends_the_process_unasked_costs_no_answer(session: Session, end: in
 def test_what_ends_the_process_is_said_of_the_question_that_did_it(session: Session, end: int) -> None:
     f = planned(session, 1, 2, end, 3, 4)
     assert asked(f, (1, 2, end, 3, 4)) == {1: 1, 2: 2, 3: 3, 4: 4}
-    assert session.crashes.count("f") == 1
+    assert session.crashes.counts()["f", False] == 1
 
 
 @pytest.mark.isolation
