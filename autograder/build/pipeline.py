@@ -118,7 +118,7 @@ def _compare_points(notebook: NotebookNode, assignment: str) -> None:
         if due and found != due[name].points:
             of = f"exercise {due[name].number} in autograder/manifest.py {due[name].points:g}"
             raise TextError(f"{name} has {found} points, {of}")
-    for name in due.keys() - given.keys():
+    for name in [name for name in due if name not in given]:
         raise TextError(
             f"no cell has points and the name {name}, as exercise {due[name].number} in autograder/manifest.py"
         )
