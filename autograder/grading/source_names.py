@@ -31,6 +31,26 @@ def defined_names(source: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def bound_names(source: str) -> set[str]:
+    """Return the names that a cell gives to the notebook: those of ``defined_names`` that are not inside a function, a
+    class or a comprehension."""
+    tree = parsed_cell(source)
+    if tree is None:
+        return set(defined_names(source))
+    found, waiting = set(), list[ast.AST](tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
 def free_names(source: str, known: dict[str, Any]) -> list[str]:
     """Names a test cell uses that are neither its own nor in ``known`` nor built in: the student's."""
     return [name for name in foreign_names(source) if name not in known]

@@ -4,7 +4,7 @@ import pytest
 from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from autograder.grading.submission.flags import flags
+from autograder.grading.submission.flags import flags, what_counts
 
 WEEK1, EXERCISE = "week1_permutation_equivariance", "scaled_dot_product_attention"
 OWN = """def scaled_dot_product_attention(q, k, v, mask=None):
@@ -20,7 +20,7 @@ def answer(source: str) -> NotebookNode:
 
 def flagged(*sources: str, week: str = WEEK1, own: tuple[str, ...] = ()) -> list[tuple[str, str, int]]:
     cells = [*map(answer, sources), *map(new_code_cell, own)]
-    return [(flag.grade_id, flag.name, flag.line) for flag in flags(week, cells)]
+    return [(flag.grade_id, flag.name, flag.line) for flag in flags(week, what_counts(cells))]
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def test_in_own_cells_only_what_an_answer_uses_is_flagged(own: str, line: int) -
 
 
 def test_the_sentence_is_safe_to_show() -> None:
-    (flag,) = flags(WEEK1, [answer("F.scaled_dot_product_attention('`<script>x</script>')  # \u200b")])
+    (flag,) = flags(WEEK1, what_counts([answer("F.scaled_dot_product_attention('`<script>x</script>')  # \u200b")]))
     assert "line 1" in flag.sentence() and flag.sentence().count("`") == 2 and "<" not in flag.sentence()

@@ -101,8 +101,9 @@ def test_no_definition_of_a_hidden_test_is_brought_forward() -> None:
     cells = [Cell(name, name, role, "code", "", {}, points) for name, role, points in
              (("f", Role.ANSWER, 0), ("f_check", Role.TEST, 0), ("f_tests", Role.TEST, 2))]  # fmt: skip
     template = [replace(cell, source=f"def from_{cell.id}(): pass") for cell in cells]
+    own = new_code_cell("def g():\n    from_f_check = 1", id="own")  # a name of its own, inside
     answer = new_code_cell("def f(): return from_f_check() + from_f_tests()", id="f")
-    assert brought_forward([answer], template) == [Forward("f", "def from_f_check(): pass", ("from_f_check",))]
+    assert brought_forward([own, answer], template) == [Forward("f", "def from_f_check(): pass", ("from_f_check",))]
 
 
 @pytest.mark.parametrize("assignment", MANIFEST)

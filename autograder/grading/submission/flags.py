@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nbformat.notebooknode import NotebookNode
@@ -34,14 +34,16 @@ class Flag:
         return f"{where} uses {self.name}, which is to be written, not called: `{quoted}`"
 
 
-def flags(assignment: str, cells: list[NotebookNode]) -> list[Flag]:
-    """Return the flags of a student's answers and of what they use in own cells; none outside the weeks. Reads the text,
-    runs nothing."""
+Part = tuple[NotebookNode, str]  # a cell, and the part of it that counts
+
+
+def flags(assignment: str, parts: Iterable[Part]) -> list[Flag]:
+    """Return the flags of these parts of a student's cells; none outside the weeks. Reads the text, runs nothing."""
     if not is_week(assignment):
         return []
     banned = {name: grade_id for grade_id, names in FROM_SCRATCH.get(assignment, {}).items() for name in names}
     found = []
-    for cell, part in _what_counts(cells):
+    for cell, part in parts:
         lines, own = cell.source.splitlines(), _answer_in(cell)
         for name, line in _mentions(part):
             if name in banned or name in READY_MADE_LIBRARIES:
@@ -55,10 +57,10 @@ def _answer_in(cell: NotebookNode) -> str:
     return str(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
 
 
-def _what_counts(cells: list[NotebookNode]) -> Iterator[tuple[NotebookNode, str]]:
+def what_counts(cells: list[NotebookNode]) -> Iterator[Part]:
     """Yield the answers, and of the student's own cells the statements on which an answer depends. To compare an answer
     with the ready-made function is a good habit and no flag."""
-    makers: dict[str, list[tuple[NotebookNode, str]]] = {}
+    makers: dict[str, list[Part]] = {}
     for number, cell in enumerate(cell for cell in cells if not _answer_in(cell)):
         parts = statements(cell.source, only_definitions=False) if number < MOST_CELLS else []
         for part in parts or [cell.source]:

@@ -1,7 +1,6 @@
 """Find definitions that grading would run too late, or never: those in cells further down, and those in the course's
 figures and visible checks. Answers need them, and cells of the student's own. Reads the text, runs nothing."""
 
-import ast
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import Cell, Role
-from autograder.grading.source_names import MOST_CELLS, defined_names, foreign_names, parsed, statements
+from autograder.grading.source_names import MOST_CELLS, bound_names, foreign_names, statements
 
 NEVER_RUN = (Role.EXPERIMENT, Role.TEST)
 
@@ -41,7 +40,7 @@ def brought_forward(cells: Sequence[NotebookNode], template: Sequence[Cell]) -> 
             if parts:
                 found.append(Forward(cell.id, "\n\n".join(parts), tuple(name for name in wanted if name in known)))
         if course is None or course.role not in NEVER_RUN:
-            known |= defined_names(cell.source)
+            known |= bound_names(cell.source)
     return found
 
 
@@ -67,17 +66,10 @@ def _parts(
     for name in wanted if depth else ():
         fit = (one for one in makers.get(name, ()) if one.place > number and (may_call or not one.calls))
         if name not in known and (maker := next(fit, None)):
-            known |= _bound_by(maker.source)
+            known |= bound_names(maker.source)
             before = _parts(foreign_names(maker.source), known, makers, number, may_call, depth - 1)
             parts |= before | {maker.source: None}
     return parts
-
-
-def _bound_by(statement: str) -> set[str]:
-    """Return the names that a statement gives to the notebook, without those inside a function or class."""
-    tree = parsed(statement)
-    node = tree.body[0] if tree and tree.body else None
-    return {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set(defined_names(statement))
 
 
 def _makers(code: Sequence[NotebookNode], courses: dict[str, Cell], exercises: set[str]) -> dict[str, list[Maker]]:
@@ -97,5 +89,5 @@ def _makers(code: Sequence[NotebookNode], courses: dict[str, Cell], exercises: s
 def _add(makers: dict[str, list[Maker]], place: float, source: str, exercises: set[str]) -> None:
     definitions = set(statements(source, only_definitions=True, but=exercises))
     for part in statements(source, place == math.inf, exercises):
-        for name in _bound_by(part):
+        for name in bound_names(part):
             makers.setdefault(name, []).append(Maker(place, part.strip("\n"), part not in definitions))

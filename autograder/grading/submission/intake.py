@@ -17,7 +17,7 @@ from nbformat.notebooknode import NotebookNode
 from autograder.course import Cell, Role, instructor_cells, released_files
 from autograder.errors import CourseError, UngradableError
 from autograder.grading.source_names import defined_names
-from autograder.grading.submission.flags import flags
+from autograder.grading.submission.flags import flags, what_counts
 from autograder.grading.submission.forward import brought_forward
 from autograder.grading.submission.matching import match
 from autograder.grading.submission.notebook_file import read, shown
@@ -88,7 +88,8 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         language_info=NotebookNode(name="python", version=submitted.python),
     )
     theirs = [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)]
-    flagged, lacking = flags(assignment, theirs), not_here(theirs, released_files(root, assignment))
+    parts = list(what_counts(theirs))
+    flagged, lacking = flags(assignment, parts), not_here([part for _, part in parts], released_files(root, assignment))
     notes += [f"it imports {name}, which is not installed where it was graded" for name in map(shown, lacking)]
     said = [*warnings, *notes, *found.notes, *(flag.sentence() for flag in flagged)]
     return Intake(notebook, list(dict.fromkeys(said)), {flag.grade_id for flag in flagged}, warnings, lacking)

@@ -1,17 +1,15 @@
-"""Find what a student's cells import that is not installed where they are graded. Reads the text, runs nothing."""
+"""Find what a student's answers import that is not installed where they are graded. Reads the text, runs nothing."""
 
 import ast
 import importlib.util
 from collections.abc import Collection, Iterable, Iterator
 
-from nbformat.notebooknode import NotebookNode
-
 from autograder.grading.source_names import parsed_cell
 
 
-def not_here(cells: Iterable[NotebookNode], files: Collection[str]) -> list[str]:
-    """Return the modules that the cells import, outside ``try``, and that neither Python nor ``files`` has."""
-    trees = (parsed_cell(cell.source) for cell in cells)
+def not_here(sources: Iterable[str], files: Collection[str]) -> list[str]:
+    """Return the modules that these texts import, outside ``try``, and that neither Python nor ``files`` has."""
+    trees = map(parsed_cell, sources)
     imported = sorted({name for tree in trees if tree for name in _imported(tree.body)})
     given = {file.split("/")[0].removesuffix(".py") for file in files}
     return [name for name in imported if name not in given and not _is_installed(name)]
