@@ -57,8 +57,8 @@ class Fence:
 
     @property
     def is_understood(self) -> bool:
-        """Whether the fence holds commands, has a mark or is a diagram."""
-        return bool(self.commands or self.marks) or self.language == "mermaid"
+        """Whether the fence holds commands or has a mark."""
+        return bool(self.commands or self.marks)
 
 
 def documents() -> list[Path]:

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 from autograder.public_address import PublicAddress
-from autograder.site.markdown import code, folded
 from autograder.site.pictures import Pictures
 
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+)\]\((?P<target>[^)\s]+)\)")
@@ -15,7 +14,6 @@ FENCE = re.compile(r"(?P<indent> *)```(?P<language>\S*)\s*")
 NO_COMMANDS = {"file", "added to", "example"}
 FIRST = ("instructors", "own-assignments", "lms", "jupyterhub", "postgresql", "cluster", "authoring", "architecture")
 PICTURE = re.compile(r"^!\[(?P<words>[^\]]*)\]\((?P<path>[^)\s]+)\)$", re.MULTILINE)
-DIAGRAM = re.compile(r"^```mermaid\n(?P<source>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def guides(root: Path) -> tuple[str, ...]:
@@ -46,11 +44,7 @@ def guide_page(root: Path, guide: str, address: PublicAddress, pictures: Picture
         return f"[{found['text']}]({address.page(place)})" if address else found["text"]
 
     text = LINK.sub(follow, _for_readers((root / guide).read_text(encoding="utf-8")))
-    text = PICTURE.sub(lambda found: pictures.file(folder / found["path"], found["words"]), text)
-    # Mermaid needs an external script to draw: the picture above its source shows the same.
-    return DIAGRAM.sub(
-        lambda found: folded("The diagram, as Mermaid text", code(found["source"], "text"), "code"), text
-    )
+    return PICTURE.sub(lambda found: pictures.file(folder / found["path"], found["words"]), text)
 
 
 def _for_readers(text: str) -> str:
