@@ -15,21 +15,23 @@ TEXT_STUB = ("YOUR ANSWER HERE",)
 def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[str, bool]:
     """Replace every ``BEGIN name … END name`` by ``stub``, equally indented; also return whether there was one."""
     lines, inside, found = [], False, False
+    first, *_ = source.lstrip().split("\n")
+    where = f"in the cell that begins {first[:80]!r}"
     for line in source.split("\n"):
         if f"BEGIN {name}" in line:
             if inside:
-                raise RegionError(f"BEGIN {name} inside another one")
+                raise RegionError(f"BEGIN {name} inside another one, {where}")
             inside = found = True
             indent = line[: len(line) - len(line.lstrip())]
             lines += [indent + text for text in stub]
         elif f"END {name}" in line:
             if not inside:
-                raise RegionError(f"END {name} without a BEGIN")
+                raise RegionError(f"END {name} without a BEGIN, {where}")
             inside = False
         elif not inside:
             lines.append(line)
     if inside:
-        raise RegionError(f"BEGIN {name} without an END")
+        raise RegionError(f"BEGIN {name} without an END, {where}")
     return "\n".join(lines), found
 
 
@@ -50,7 +52,7 @@ def clear_solution(cell: Mapping[str, Any]) -> str:
     stub = () if by_hand else CODE_STUB if cell["cell_type"] == "code" else TEXT_STUB
     source, found = replace_region(cell["source"], "SOLUTION", stub)
     if not found:
-        raise RegionError("an answer cell needs a ### BEGIN SOLUTION … ### END SOLUTION region")
+        raise RegionError(f"the answer cell {cell.get('id')} needs a ### BEGIN SOLUTION … ### END SOLUTION region")
     return source.rstrip("\n")
 
 

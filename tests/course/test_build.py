@@ -168,8 +168,8 @@ def test_rules_of_the_text() -> None:
         to_notebook("# %% [markdown]\n# <details><summary>After it</summary>x</details>\n")
     with pytest.raises(RegionError, match="needs"):
         clear_solution({"cell_type": "code", "metadata": {}, "source": "x = 1"})
-    with pytest.raises(RegionError, match="without an END"):
-        replace_region("### BEGIN SOLUTION\nx", "SOLUTION")
+    with pytest.raises(RegionError, match="without an END, in the cell that begins 'f = 1'"):
+        replace_region("f = 1\n### BEGIN SOLUTION\nx", "SOLUTION")
     for new_cell in (new_code_cell, new_markdown_cell):
         with pytest.raises(RegionError, match="no answer cell"):
             ClearAnswers().preprocess_cell(new_cell("### BEGIN SOLUTION\nx\n### END SOLUTION"), {}, 0)
