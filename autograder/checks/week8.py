@@ -445,7 +445,7 @@ def sliding_window_mask(check: Check) -> None:
         masks((6, 6, 3), (2, 7, 3))
         masks((3, 5, 1), (1, 1, 1), hint=SMALLEST)
         masks((3, 5, 5), (4, 4, 9), (2, 6, 100), hint=WIDE)
-        masks((2, 2050, 3), hint=MANY_KEYS_IN_WINDOW)
+        masks((1, 2050, 3), hint=MANY_KEYS_IN_WINDOW)
         check.returns_new("sliding_window_mask(2, 7, 3)", 2, 7, 3)
 
 
