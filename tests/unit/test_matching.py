@@ -244,13 +244,13 @@ def test_a_helper_of_the_same_name_elsewhere_is_no_answer_to_an_exercise_left_bl
     assert rebuilt(nb)["rotate_half"].metadata.unanswered
 
 
-@pytest.mark.parametrize("where", ["rotate_half_check", "rotate_half_tests", "rotary_tables_tests"])
+@pytest.mark.parametrize("where", ["rotate_half_check", EXPERIMENT, "rotate_half_tests", "rotary_tables_tests"])
 def test_an_answer_in_the_cells_below_counts_where_the_stub_was_left(
     where: str, nb: Mangled, rebuilt: Callable
 ) -> None:
     answer = nb.source("rotate_half")
     nb.blank("rotate_half")
-    if where.endswith("_check"):
+    if not where.endswith("_tests"):
         nb.write_into(where, f"{answer}\n\n{nb.source(where)}")
     else:
         nb.cells.insert(nb.at(where) + 1, {"cell_type": "code", "metadata": {}, "source": answer, "outputs": []})

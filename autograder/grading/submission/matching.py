@@ -289,7 +289,11 @@ class _Matching(Recognition):
                 for index, piece in enumerate(changed)
                 if defines_answer(piece, cell, finished=True)
                 # A helper of the same name in another answer does not answer an exercise left blank.
-                and (cell.id not in self.found.answers or is_test_of(piece, cell) or piece in self.elsewhere)
+                and (
+                    cell.id not in self.found.answers
+                    or (piece.place and piece.place.role) in GIVEN
+                    or piece in self.elsewhere
+                )
             ]
             if holding:
                 together.setdefault(holding[-1], []).append(cell)
