@@ -23,10 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {missing_package(error)}", file=sys.stderr)
         return 2
     except (OSError, _database_error()) as error:
-        print(
-            f"error: {cannot_store(error)}, then run the same command again; what is graded is kept",
-            file=sys.stderr,
-        )
+        print(f"error: {cannot_store(error)}, then run the same command again; what is graded is kept", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped; run the same command again to go on where it stopped", file=sys.stderr)

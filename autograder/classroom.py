@@ -136,13 +136,11 @@ def _fill(
     cell: nbformat.NotebookNode, entry: Exercise, assignment: str, kind: str, chance: random.Random, earlier: set[str]
 ) -> tuple[float | None, str]:
     """Write one answer; return its expected points and bank entry. ``earlier``: the student's entries so far."""
-    if entry.kind == "text":
-        if kind == "blank":
-            return 0.0, ""
-        cell.source = f"My answer to {entry.grade_id}: see the derivation above the figure."
-        return None, ""
     if kind == "blank":
         return 0.0, ""
+    if entry.kind == "text":
+        cell.source = f"My answer to {entry.grade_id}: see the derivation above the figure."
+        return None, ""
     if kind == "exception":
         cell.source = f"raise RuntimeError('I gave up on {entry.grade_id}')"
         return 0.0, ""
@@ -172,5 +170,4 @@ def agrees(student: Student, score: Score | None) -> bool:
         return False
     if student.ungradable:
         return bool(score.reason)
-    given = score.by_cell or {}
-    return all(given.get(cell) == points for cell, points in student.expected.items())
+    return all(score.by_cell.get(cell) == points for cell, points in student.expected.items())

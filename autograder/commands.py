@@ -267,9 +267,7 @@ def check_file(root: Path, name: str, options: argparse.Namespace) -> int:
 def demo(root: Path, options: argparse.Namespace) -> int:
     """Simulate, grade, write feedback, and compare with the hand-written scores."""
     target = root / "demo"
-    built = [
-        path.parent.name for path in sorted(root.glob("notebooks/week*/week*.ipynb")) if path.parent.name in MANIFEST
-    ]
+    built = [name for name in MANIFEST if (root / "notebooks" / name / f"{name}.ipynb").is_file()]
     if not built:
         raise CourseError("the course is not built yet: run `make build`")
     if options.isolation != "none" and (problem := why_not_isolated()):

@@ -85,16 +85,6 @@ def moodle(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
     return ".xml", {"quiz.xml": _filled("quiz_moodle.xml.j2", quiz, between_brackets)}
 
 
-def canvas(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
-    """A package of QTI 1.2 with formulas as Canvas's own editor writes them."""
-    return _qti_package(quiz, equation_image)
-
-
-def brightspace(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
-    """A package of QTI 1.2; formulas are for MathJax."""
-    return _qti_package(quiz, between_brackets)
-
-
 def blackboard(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
     """Blackboard's own table with tabs between the fields: ESS, the question, a sample answer. Its Ultra courses take this
     table too, but no QTI packages.
@@ -108,9 +98,9 @@ def blackboard(quiz: Quiz) -> tuple[str, dict[str, bytes]]:
 
 
 FORMATS: dict[str, Callable[[Quiz], tuple[str, dict[str, bytes]]]] = {
-    "canvas": canvas,
+    "canvas": lambda quiz: _qti_package(quiz, equation_image),
     "moodle": moodle,
-    "brightspace": brightspace,
+    "brightspace": lambda quiz: _qti_package(quiz, between_brackets),
     "blackboard": blackboard,
 }
 

@@ -20,6 +20,7 @@ from autograder.log import CapturedLog
 from autograder.manifest import MANIFEST, RELEASED_FILES, SHARED_FILES, SIMULATED_DEVICE
 
 WORKER = Path(autograder.__file__).parent / "grading" / "sandbox" / "worker"
+LITTER = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
 
 
 def texts(root: Path, week: str | None = None) -> list[Path]:
@@ -42,11 +43,7 @@ def build(root: Path, text: Path) -> list[str]:
         source = _stage(root, stage, text)
         digest = source_digest(source)
         if _recorded_digest(root / "solutions" / assignment / f"{assignment}.ipynb") == digest:
-            shutil.copytree(
-                root / "solutions" / assignment,
-                stage / "solutions" / assignment,
-                ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"),
-            )
+            shutil.copytree(root / "solutions" / assignment, stage / "solutions" / assignment, ignore=LITTER)
         else:
             _generate(root, stage, GenerateSolution, assignment)
         changed = []
@@ -59,21 +56,9 @@ def build_own(root: Path, assignment: str) -> list[str]:
     """Build the students' version of an instructor's own assignment with nbgrader; returns the files that changed."""
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
-        shutil.copytree(
-            root / "source" / assignment,
-            stage / "source" / assignment,
-            ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"),
-        )
+        shutil.copytree(root / "source" / assignment, stage / "source" / assignment, ignore=LITTER)
         _generate(root, stage, GenerateAssignment, assignment)
-        changed = []
-        made = stage / "notebooks" / assignment
-        for path in sorted(path for path in made.rglob("*") if path.is_file()):
-            target = root / "notebooks" / assignment / path.relative_to(made)
-            if not _same_bytes(path, target):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
-                changed.append(str(target.relative_to(root)))
-    return changed
+        return _copy_changed(stage / "notebooks" / assignment, root / "notebooks" / assignment, root)
 
 
 def stale_products(root: Path, text: Path) -> list[str]:
@@ -203,16 +188,21 @@ def _recorded_digest(solution: Path) -> str | None:
 
 def _publish(staged: Path, target: Path, root: Path) -> list[str]:
     """Copy staged files that differ into place, and remove generated files no longer built; return the changes."""
-    changed = []
-    target.mkdir(parents=True, exist_ok=True)
-    wanted = {path.name: path.read_bytes() for path in staged.iterdir() if path.is_file()}
-    for name, content in wanted.items():
-        path = target / name
-        if not path.is_file() or path.read_bytes() != content:
-            path.write_bytes(content)
-            changed.append(str(path.relative_to(root)))
+    changed = _copy_changed(staged, target, root)
     for path in target.iterdir():
-        if path.is_file() and path.name not in wanted and path.suffix in PRODUCTS:
+        if path.is_file() and not (staged / path.name).is_file() and path.suffix in PRODUCTS:
             path.unlink()
             changed.append(f"{path.relative_to(root)} (removed)")
+    return changed
+
+
+def _copy_changed(made: Path, target: Path, root: Path) -> list[str]:
+    """Copy the files that differ into place, but for what Python has compiled; return which."""
+    changed = []
+    for path in sorted(made.rglob("*")):
+        place = target / path.relative_to(made)
+        if path.is_file() and "__pycache__" not in path.parts and not _same_bytes(path, place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+            changed.append(str(place.relative_to(root)))
     return changed

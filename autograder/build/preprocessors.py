@@ -123,8 +123,6 @@ class ReleaseMetadata(NbGraderPreprocessor):
         language = {"name": "python"}
         kept = {key: value for key, value in nb.metadata.items() if key == "course"}
         nb.metadata = NotebookNode(kept | {"kernelspec": KERNEL, "language_info": language})
-        for cell in nb.cells:
-            cell.metadata.pop("execution", None)
         return nb, resources
 
 
