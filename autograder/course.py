@@ -192,6 +192,11 @@ def instructor_cells(root: Path, assignment: str) -> tuple[Cell, ...]:
     return _read_cells(path, path.stat().st_mtime)
 
 
+def answer_names(cells: tuple[Cell, ...]) -> set[str | None]:
+    """The ids of answer cells, nbgrader's and the notebook's."""
+    return {name for cell in cells if cell.role is Role.ANSWER for name in (cell.id, cell.grade_id) if name}
+
+
 def source_notebook(root: Path, assignment: str) -> Path:
     return root / "source" / assignment / f"{assignment}.ipynb"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.classroom import make_course_root
-from autograder.course import Cell, Role, exercises, instructor_cells, own_assignments
+from autograder.course import answer_names, exercises, instructor_cells, own_assignments
 from autograder.errors import CourseError, GradingFailed, UngradableError
 from autograder.grading.messages import Failed, Graded, Options, Outcome, Ungradable, wanted_device
 from autograder.grading.pipeline import grade_submissions
@@ -111,12 +111,8 @@ def assignment_in(path: Path, root: Path) -> str:
     cells = read(path).cells
     present = {cell.id for cell in cells} | {cell.grade_id for cell in cells}
     present |= {name for cell in cells if cell.cell_type == "code" for name in defined_names(cell.source)}
-    found = {name: len(_answer_names(instructor_cells(root, name)) & present) for name in known}
+    found = {name: len(answer_names(instructor_cells(root, name)) & present) for name in known}
     best = max(found, key=lambda name: found[name], default="")
     if not best or not found[best]:
         raise CourseError(f"{path.name} does not look like a notebook of this course")
     return best
-
-
-def _answer_names(cells: tuple[Cell, ...]) -> set[str | None]:
-    return {name for cell in cells if cell.role is Role.ANSWER for name in (cell.id, cell.grade_id) if name}

@@ -115,7 +115,7 @@ def _exposure(root: Path, gid: int | None, who: str) -> Exposure | None:
     if not here & PASS:
         return Exposure(who, "read", root)  # only file names, but that is too much already
     for path in _paths(root):
-        if _bits(path, gid) & WRITE and all(_bits(folder, gid) & PASS for folder in _between(root, path)):
+        if _bits(path, gid) & WRITE and all(_bits(folder, gid) & PASS for folder in path.parents):
             return Exposure(who, "change", path)
     return Exposure(who, "read", root)
 
@@ -139,11 +139,6 @@ def _entries(folder: Path) -> Iterator[Path]:
     except OSError:
         return
     yield from map(Path, names)
-
-
-def _between(root: Path, path: Path) -> Iterator[Path]:
-    """The folders on the way from the root to a path below it, the root included."""
-    return itertools.takewhile(lambda folder: folder != root.parent, path.parents) if path != root else iter(())
 
 
 def _writing_groups(root: Path) -> set[int]:

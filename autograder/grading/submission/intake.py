@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
-from autograder.course import Cell, Role, instructor_cells, released_files
+from autograder.course import Cell, Role, answer_names, instructor_cells, released_files
 from autograder.errors import CourseError, UngradableError
 from autograder.grading.source_names import defined_names
 from autograder.grading.submission.flags import flags, what_counts
@@ -211,12 +211,7 @@ def _looks_like(submitted: NotebookNode, root: Path) -> str:
     ids = {cell.grade_id for cell in submitted.cells} | {cell.id for cell in submitted.cells}
     for assignment in MANIFEST:
         try:
-            theirs = {
-                name
-                for cell in instructor_cells(root, assignment)
-                if cell.role is Role.ANSWER
-                for name in (cell.grade_id, cell.id)
-            }
+            theirs = answer_names(instructor_cells(root, assignment))
         except CourseError:
             continue
         if theirs & ids:

@@ -280,13 +280,13 @@ class _Matching(Recognition):
         """Find answers that were merged into another cell, which kept only its own metadata. Each gets the cell's whole
         text without the answers to earlier exercises, which are judged, and replaced, by themselves."""
         changed = [piece for piece in self.pieces if piece.place and not is_unchanged(piece)]
-        together: dict[int, list[Cell]] = {}
+        together: dict[Piece, list[Cell]] = {}
         for cell in code:
             if cell.id in self.found.answers and not is_blank(cell, self.found.answers[cell.id].source):
                 continue
             holding = [
-                index
-                for index, piece in enumerate(changed)
+                piece
+                for piece in changed
                 if defines_answer(piece, cell, finished=True)
                 # A helper of the same name in another answer does not answer an exercise left blank.
                 and (
@@ -297,8 +297,7 @@ class _Matching(Recognition):
             ]
             if holding:
                 together.setdefault(holding[-1], []).append(cell)
-        for index, cells in together.items():
-            piece = changed[index]
+        for piece, cells in together.items():
             place = piece.place
             if place is None:
                 continue

@@ -82,7 +82,7 @@ def _read_apart(path: Path) -> NotebookNode:
 
 def _parsed(raw: bytes) -> NotebookNode:
     try:
-        data = json.loads(_decode(raw))
+        data = json.loads(raw)  # in UTF-8, UTF-16 or UTF-32, with or without a byte order mark
     except (ValueError, RecursionError) as error:
         raise UngradableError(f"the file is not a notebook{_what_it_is(raw, error)}") from error
     if not isinstance(data, dict):
@@ -113,13 +113,6 @@ def _what_it_is(raw: bytes, error: Exception) -> str:
         said = str(error)[:150]
         return f", or only a part of one (no valid JSON: {said}); download or copy it once more and submit it again"
     return "; submit the .ipynb file itself, not what it was exported to, saved by JupyterLab"
-
-
-def _decode(raw: bytes) -> str:
-    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig")):
-        if raw.startswith(mark):
-            return raw.decode(encoding)
-    return raw.decode("utf-8")
 
 
 def _as_version_4(data: dict[str, Any]) -> NotebookNode:
