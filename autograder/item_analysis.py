@@ -68,16 +68,14 @@ def item_analysis(
     entries: tuple[Exercise, ...], graded: list[Score], verdicts: Verdicts, read: Counter[str]
 ) -> list[Item]:
     """Analyse every exercise, its criteria and causes. ``read`` counts, by cell, graded answers that are not blank."""
-    points = {
-        entry.graded_cell: [(score.by_cell or {}).get(entry.graded_cell) for score in graded] for entry in entries
-    }
+    points = {entry.graded_cell: [score.by_cell.get(entry.graded_cell) for score in graded] for entry in entries}
     whole = [cell for cell, column in points.items() if column and None not in column]
     totals = [sum(points[cell][row] or 0.0 for cell in whole) for row in range(len(graded))]
     found: list[Item] = []
     for entry in entries:
         cell, column = entry.graded_cell, points[entry.graded_cell]
         given = [value for value in column if value is not None]
-        waiting = sum((score.by_cell or {}).get(cell, 0) is None for score in graded)
+        waiting = sum(score.by_cell.get(cell, 0) is None for score in graded)
         is_read = not waiting or bool(read[cell])
         rest = [total - (value or 0.0) * (cell in whole) for total, value in zip(totals, column, strict=True)]
         pairs = [(value, other) for value, other in zip(column, rest, strict=True) if value is not None]

@@ -62,7 +62,7 @@ def columns(
     whole = {score.student: None if score.to_grade_by_hand else score.score for score in standing}
     found = [Column(assignment, sum(entry.points for entry in entries), whole)]
     for entry in entries if per_exercise else ():
-        scores = {score.student: (score.by_cell or {}).get(entry.graded_cell) for score in standing}
+        scores = {score.student: score.by_cell.get(entry.graded_cell) for score in standing}
         found.append(Column(f"{assignment} {entry.number} {entry.grade_id}", entry.points, scores))
     return found
 

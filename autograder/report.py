@@ -68,7 +68,7 @@ def read_autograded(root: Path, assignment: str, graded: list[Score]) -> tuple[V
             for cell in cells
             if cell.metadata.get("unanswered") is True
         }
-        read.update(cell for cell, points in (score.by_cell or {}).items() if points is not None and cell not in blank)
+        read.update(cell for cell, points in score.by_cell.items() if points is not None and cell not in blank)
     return verdicts, read
 
 

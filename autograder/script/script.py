@@ -16,17 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from autograder.errors import BrokenCheck
 from autograder.script.answer import Answer, Given, Raised
-from autograder.script.compare import (
-    USUAL,
-    Tolerance,
-    a_tensor,
-    difference,
-    is_count,
-    is_rounded,
-    kind,
-    off,
-    same_form,
-)
+from autograder.script.compare import USUAL, Tolerance, a_tensor, difference, is_count, is_rounded, kind, off, same_form
 from autograder.script.context import marker
 from autograder.script.question import Probe, Question
 from autograder.script.verdict import UNANSWERED, Criterion, Verdict
@@ -77,10 +67,10 @@ class Hint:
 class Gate:
     """A condition of steps: those written in its ``with`` block are asked only of answers that meet it."""
 
-    is_open_when: bool = True
-    of: "Step | None" = None
-    _enter: Callable[["Gate"], None] = field(default=lambda gate: None, repr=False)
-    _leave: Callable[[], None] = field(default=lambda: None, repr=False)
+    is_open_when: bool
+    of: "Step"
+    _enter: Callable[["Gate"], None] = field(repr=False)
+    _leave: Callable[[], None] = field(repr=False)
 
     def __invert__(self) -> "Gate":
         return Gate(not self.is_open_when, self.of, self._enter, self._leave)
@@ -165,12 +155,12 @@ class Reached(Step):
     is_gate = True
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Requires(Step):
     """A step that requires an open gate. Asks nothing."""
 
-    gate: Gate | None = None
-    otherwise: Fault = Fault("")
+    gate: Gate
+    otherwise: Fault
 
 
 @dataclass(eq=False)

@@ -41,7 +41,7 @@ def test_a_flight_ends_before_what_is_asked_by_itself_and_goes_on_after_it() -> 
     ahead.go_to("a", goes_well=False)
     assert sent_with_the_next(ahead) == 1
     ahead.go_to("b", goes_well=False)
-    assert ahead.next("f", plain()) is not None and not ahead.is_waiting
+    assert ahead.next("f", plain()) is not None and not ahead._sent
     ahead.go_to("c", goes_well=False)
     assert ahead.next("f", plain()) is None
     ahead.go_to("d", goes_well=False)
@@ -97,8 +97,8 @@ def test_a_step_that_is_left_out_gives_back_what_was_sent_for_it() -> None:
     ahead.plan("f", [[(step, [plain(step), plain(step)]) for step in (1, 2, 3)]])
     ahead.go_to(1, goes_well=False)
     assert sent_with_the_next(ahead) == 5
-    assert ahead.go_to(3, goes_well=False) == [2, 3, 4] and ahead.is_waiting
-    assert ahead.plan("f", []) == [5, 6] and not ahead.is_waiting
+    assert ahead.go_to(3, goes_well=False) == [2, 3, 4] and ahead._sent
+    assert ahead.plan("f", []) == [5, 6] and not ahead._sent
 
 
 def test_what_waits_in_the_socket_is_bounded() -> None:
@@ -177,7 +177,7 @@ def asked(f: Any, numbers: Sequence[int]) -> dict[int, Any]:
 def test_replies_come_in_order_and_what_is_not_asked_is_run_and_dropped(session: Session) -> None:
     f = planned(session, 1, 2, 3, 4, 5, 6)
     assert asked(f, (1, 2, 3)) == {1: 1, 2: 2, 3: 3}
-    assert session._ahead.is_waiting
+    assert session._ahead._sent
     f.begin(())
     assert f(9) == [9, [1, 2, 3, 4, 5, 6, 9]]
 

@@ -25,7 +25,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autograder.errors import GraderDied, GradingFailed
+from autograder.errors import GraderDied, GradingFailed, first_line
 from autograder.grading.executors.grader import Grader
 from autograder.grading.messages import Answer, Failure, OnAnswer, Options, Result, Task
 from autograder.grading.pending import grader_version
@@ -85,7 +85,7 @@ def _connected(scheduler: str) -> Iterator["Client"]:
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="autograder")
     except (OSError, ValueError, TypeError) as error:  # TimeoutError is an OSError
         raise GradingFailed(
-            f"no Dask scheduler answers at {scheduler} ({_short(error)}): start one with `dask scheduler`, "
+            f"no Dask scheduler answers at {scheduler} ({first_line(error)[:200]}): start one with `dask scheduler`, "
             "check the address, and for tls:// the certificates (docs/cluster.md)"
         ) from None
     try:
@@ -116,7 +116,7 @@ def _require_fit_workers(client: "Client", needed: str, isolate: bool) -> None:
     for address, answer in client.run(unfit, needed, isolate, on_error="return").items():
         if isinstance(answer, Exception):
             raise GradingFailed(
-                f"worker {address} cannot grade ({_short(answer)}): install this version of the course there, "
+                f"worker {address} cannot grade ({first_line(answer)[:200]}): install this version of the course there, "
                 "in the environment that runs `dask worker`"
             )
         if answer:
@@ -158,7 +158,7 @@ def _run(client: "Client", tasks: Iterable[Task], how: str, needed: str, on_answ
                     continue
                 raise GradingFailed(f"a result did not arrive from the cluster; {KEPT}") from None
             except Exception as error:  # the scheduler went away, or a worker with another course joined
-                raise GradingFailed(f"the cluster failed ({_short(error)}); {KEPT}") from None
+                raise GradingFailed(f"the cluster failed ({first_line(error)[:200]}); {KEPT}") from None
             if "failed" in answer:
                 raise GradingFailed(f"{answer['failed']}; {KEPT}")
             waiting.pop(future)
@@ -173,7 +173,7 @@ def _submit(client: "Client", name: str, *arguments: str) -> "Future[str]":
     try:
         return client.submit(grade_one, *arguments, key=name, pure=False)
     except Exception as error:  # the scheduler went away in the middle of the run
-        raise GradingFailed(f"the cluster failed ({_short(error)}); {KEPT}") from None
+        raise GradingFailed(f"the cluster failed ({first_line(error)[:200]}); {KEPT}") from None
 
 
 def _next(client: "Client", done: "queue.SimpleQueue[Future[str]]", left: int) -> "Future[str]":
@@ -195,11 +195,6 @@ def _next(client: "Client", done: "queue.SimpleQueue[Future[str]]", left: int) -
             raise GradingFailed(
                 f"the cluster has no workers left, and {left} submissions or more are not graded; start workers; {KEPT}"
             )
-
-
-def _short(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:200]
 
 
 # A worker

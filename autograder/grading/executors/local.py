@@ -127,19 +127,16 @@ class JudgePool:
             answer = future.result()
         except BrokenProcessPool:  # a judge died; it is unknown on which submission
             self._stop_feeding()
-            self._failed[task.key] = (
-                task,
-                "the process that judged this submission died (killed for its CPU time or memory)",
-            )
+            why = "the process that judged this submission died (killed for its CPU time or memory)"
         except SandboxError as error:
-            self._failed[task.key] = task, f"the sandbox failed: {error}"
+            why = f"the sandbox failed: {error}"
         except Exception as error:  # a bug in the grader: it must cost nobody else a grade
-            self._failed[task.key] = (
-                task,
-                f"the grader failed on this submission ({type(error).__name__}: {error}); please report it",
-            )
+            why = f"the grader failed on this submission ({type(error).__name__}: {error}); please report it"
         else:
+            why = ""
             self._on_answer(answer)
+        if why:
+            self._failed[task.key] = task, why
         room.release()
 
 

@@ -90,7 +90,7 @@ class Diagnosis:
             needed = ([] if may_be_in_one_call else cheap) if alone else cheap_and_first
             if (not alone and _is_constant(first)) or not all(self._reproduces(mistake, record) for record in needed):
                 continue
-            if not self._explains(mistake, first):
+            if self._is_right(mistake, first) or not self._reproduces(mistake, first):
                 of_other_failures += [mistake] if alone else []
                 continue
             candidate = self._candidate(mistake, failing)
@@ -125,9 +125,6 @@ class Diagnosis:
             for mistake, candidate in candidates
             if candidate is not None and all(self._reproduces(mistake, record) for record in passing)
         ]
-
-    def _explains(self, mistake: Mistake, record: Record) -> bool:
-        return not self._is_right(mistake, record) and self._reproduces(mistake, record)
 
     def _candidate(self, mistake: Mistake, failing: Sequence[Record]) -> _Candidate | None:
         explains, contradicts = set(), set()

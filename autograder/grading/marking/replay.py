@@ -11,16 +11,7 @@ import torch
 from autograder.script.answer import Answer, Given, Raised, answer_of
 from autograder.script.context import fill, watched
 from autograder.script.question import Local, Question, Subject, plain
-from autograder.script.script import (
-    Block,
-    Exercise,
-    Fault,
-    Reached,
-    Requires,
-    Script,
-    Step,
-    Unchanged,
-)
+from autograder.script.script import Block, Exercise, Fault, Reached, Requires, Script, Step, Unchanged
 from autograder.script.verdict import UNANSWERED, Criterion
 
 NO_VALUE = "It earns points only if a criterion on values holds, and none does yet."
@@ -113,7 +104,7 @@ class _Replay:
         for step in block.steps:
             if misses and (step.group is None or step.group != group):
                 break
-            if not all(self._open.get(gate.of, False) == gate.is_open_when for gate in step.needs if gate.of):
+            if not all(self._open.get(gate.of, False) == gate.is_open_when for gate in step.needs):
                 continue
             fault = self._fault(step)
             if step.is_gate:
@@ -129,8 +120,7 @@ class _Replay:
             return None
         if isinstance(step, Requires):
             gate = step.gate
-            is_met = gate is None or gate.of is None or self._open.get(gate.of, False) == gate.is_open_when
-            return None if is_met else step.otherwise
+            return None if self._open.get(gate.of, False) == gate.is_open_when else step.otherwise
         self._subject.at(step, bool(self._met) and not self._trial.missed)
         answer, changed = self._asked(step)
         record = Record(step, answer)

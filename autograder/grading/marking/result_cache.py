@@ -29,15 +29,9 @@ class ResultCache:
             except Exception as error:
                 self._failed[key] = error
                 raise
-            return self._keep(key, value)
-        return self._kept[key]
-
-    def _keep(self, key: Hashable, value: Any) -> Any:
-        if _bytes(value) <= self._room:
-            self._room -= _bytes(value)
+            size = sum(leaf.nbytes for leaf in trees.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+            if size > self._room:
+                return value
+            self._room -= size
             self._kept[key] = value
-        return value
-
-
-def _bytes(value: Any) -> int:
-    return sum(leaf.nbytes for leaf in trees.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+        return self._kept[key]

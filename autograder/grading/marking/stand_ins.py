@@ -31,11 +31,7 @@ LARGEST = 2**26  # the largest product of all sizes in a call, where the size of
 
 @contextlib.contextmanager
 def in_the_sandbox(
-    task: Task,
-    session: Session,
-    name: str,
-    student: Any,
-    functions: Mapping[str, Any],
+    task: Task, session: Session, name: str, student: Any, functions: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Collection[str]]]:
     """Run the student's cell again with the course's functions in place of earlier answers. Yields the new answer and
     the names of the functions that it uses; an ``Absent`` if it uses none."""
@@ -178,7 +174,7 @@ def in_this_process(
 ) -> Iterator[tuple[Any, Collection[str]]]:
     """Yield the answer with ``replacements`` in place of earlier ones, and the names of those that it uses. This is for
     answers that live in this process (banks); in grading, ``in_the_sandbox`` does it."""
-    spaces = {id(space): space for space in _namespaces(student)}.values()
+    spaces = {id(space := member.__globals__): space for member in _functions(student)}.values()
     missing = object()
     used = _used_by(student) & set(replacements)
     before = [(space, {name: space.get(name, missing) for name in replacements}) for space in spaces]
@@ -193,10 +189,6 @@ def in_this_process(
                     del space[name]
                 else:
                     space[name] = value
-
-
-def _namespaces(subject: Any) -> list[dict[str, Any]]:
-    return [member.__globals__ for member in _functions(subject)]
 
 
 def _functions(subject: Any) -> list[Any]:

@@ -90,13 +90,9 @@ class HideInstructorParts(NbGraderPreprocessor):
     def _belongs(cell: NotebookNode) -> bool:
         if cell.id in ("ungradable", "intake-notes") or "student" in cell.metadata.get("tags", []):
             return True
-        if utils.is_solution(cell):
+        if utils.is_solution(cell) or utils.is_task(cell):
             return True
-        if utils.is_task(cell):
-            return True
-        if not utils.is_grade(cell):
-            return False
-        return bool(cell.metadata.nbgrader.points) or bool(cell.metadata.get("check_failed"))
+        return utils.is_grade(cell) and bool(cell.metadata.nbgrader.points or cell.metadata.get("check_failed"))
 
 
 class SummariseFeedback(NbGraderPreprocessor):

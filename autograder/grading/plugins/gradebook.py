@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Score:
     max_score: float
     reason: str = ""
     to_grade_by_hand: int = 0
-    by_cell: dict[str, float | None] | None = None
+    by_cell: dict[str, float | None] = field(default_factory=dict)
 
 
 def register_assignment(root: Path, course: CourseDirectory, assignment: str) -> None:
@@ -254,5 +254,5 @@ def out_of_range(entries: tuple[Exercise, ...], standing: list[Score]) -> list[s
         f"{score.student}, {entry.grade_id}: {given:g} of {entry.points:g} points"
         for score in standing
         for entry in entries
-        if (given := (score.by_cell or {}).get(entry.graded_cell)) is not None and not 0 <= given <= entry.points
+        if (given := score.by_cell.get(entry.graded_cell)) is not None and not 0 <= given <= entry.points
     ]

@@ -14,35 +14,6 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer
 
 LONGEST = 5000  # characters; nobody writes a longer formula by hand
 MACROS = re.compile(r"\\(def|newcommand|renewcommand)\b")  # a few short nested ones can fill the memory
-ATTRIBUTES = {
-    "xmlns",
-    "display",
-    "displaystyle",
-    "scriptlevel",
-    "mathvariant",
-    "mathcolor",
-    "stretchy",
-    "fence",
-    "form",
-    "accent",
-    "movablelimits",
-    "minsize",
-    "maxsize",
-    "linethickness",
-    "lspace",
-    "rspace",
-    "width",
-    "height",
-    "depth",
-    "columnalign",
-    "columnlines",
-    "columnspacing",
-    "rowlines",
-    "rowspacing",
-    "notation",
-    "linebreak",
-}
-
 LENGTHS = {
     "lspace",
     "rspace",
@@ -54,6 +25,24 @@ LENGTHS = {
     "linethickness",
     "minsize",
     "maxsize",
+}
+ATTRIBUTES = LENGTHS | {
+    "xmlns",
+    "display",
+    "displaystyle",
+    "scriptlevel",
+    "mathvariant",
+    "mathcolor",
+    "stretchy",
+    "fence",
+    "form",
+    "accent",
+    "movablelimits",
+    "columnalign",
+    "columnlines",
+    "rowlines",
+    "notation",
+    "linebreak",
 }
 LENGTH = re.compile(r"([-+]?\d{0,6}(?:\.\d{0,6})?)(em|ex|px|pt|pc|cm|mm|in|mu|%)?")
 EM = {

@@ -7,15 +7,7 @@ comments are saved together or not at all.
 from datetime import datetime
 from typing import Self
 
-from nbgrader.api import (
-    Comment,
-    Grade,
-    Gradebook,
-    MissingEntry,
-    Student,
-    SubmittedAssignment,
-    SubmittedNotebook,
-)
+from nbgrader.api import Comment, Grade, Gradebook, MissingEntry, Student, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.grading.plugins.gradebook import open_gradebook

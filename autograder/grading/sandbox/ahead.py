@@ -105,11 +105,6 @@ class Ahead:
             frames.append(self._frame(last, serial + len(frames), target))
         return frames
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether replies are still to come for questions that were not asked yet."""
-        return bool(self._sent)
-
     def take_back(self) -> list[int]:
         """Plan again what was sent, because something else is asked in between. Returns the serials it had."""
         left = [planned.serial for planned in self._sent]

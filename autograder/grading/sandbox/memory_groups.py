@@ -109,14 +109,11 @@ def scope_command() -> list[str]:
 
     Only version 2 needs such groups, and people who are not root get them only from systemd's user manager.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not any(version is V2 for _, version in _own_groups()) or shutil.which("systemd-run") is None:
         return []
-    if os.geteuid() != 0 and not (runtime and os.path.exists(f"{runtime}/systemd/private")):
+    runtime, manager = ("/run", []) if os.geteuid() == 0 else (os.environ.get("XDG_RUNTIME_DIR"), ["--user"])
+    if not runtime or not os.path.exists(f"{runtime}/systemd/private"):
         return []
-    if os.geteuid() == 0 and not os.path.exists("/run/systemd/private"):
-        return []
-    manager = [] if os.geteuid() == 0 else ["--user"]
     command = ["systemd-run", *manager, "--scope", "--quiet", "--collect", "--property=Delegate=yes"]
     return command if _works(tuple(command)) else []
 

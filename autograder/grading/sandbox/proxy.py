@@ -139,8 +139,8 @@ def _call(proxy: RemoteObject, question: Question) -> Any:
         returned = session.call(proxy, question, watched.get())
         state["value"], state["call"] = returned.value, returned.call
         for index, tensor in returned.changed:  # repeat the in-place changes on this side
-            if 0 <= index < len(inputs) and _is_watched(inputs[index]):
-                if _has_shape(tensor, inputs[index]):
+            if 0 <= index < len(inputs) and any(inputs[index] is one for one in watched.get()):
+                if isinstance(tensor, torch.Tensor) and tensor.shape == inputs[index].shape:
                     inputs[index].data.copy_(tensor)
                 else:  # no longer a tensor of this shape: fill it so that a comparison fails
                     inputs[index].data.fill_(math.nan if inputs[index].is_floating_point() else -1)
@@ -152,11 +152,3 @@ def _call(proxy: RemoteObject, question: Question) -> Any:
     node: Any = _Differentiable
     outputs = iter(node.apply(state, *inputs))
     return trees.tree_map_only(torch.Tensor, lambda tensor: next(outputs), state["value"])
-
-
-def _is_watched(tensor: torch.Tensor) -> bool:
-    return any(tensor is one for one in watched.get())
-
-
-def _has_shape(value: Any, like: torch.Tensor) -> bool:
-    return isinstance(value, torch.Tensor) and value.shape == like.shape
