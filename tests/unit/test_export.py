@@ -29,6 +29,7 @@ def gradebook(tmp_path: Path) -> Gradebook:
             made.add_submission("week1", student)
         grade = made.find_grade("a_tests", "week1", "week1", "ada")
         grade.auto_score, grade.needs_manual_grade = 3.0, False
+        made.find_grade("a_tests", "week1", "week1", "boole").manual_score = 1.0  # of an earlier hand-in
         mark_not_graded(made.find_submission_notebook("week1", "week1", "boole"), "-not a notebook")
         made.db.commit()
         yield made
@@ -48,6 +49,8 @@ def test_graded_not_gradable_and_not_submitted(gradebook: Gradebook, tmp_path: P
     assert (ada["score"], ada["raw_score"], ada["max_score"], ada["reason"]) == ("3.0", "3.0", "5.0", "")
     assert (boole["score"], boole["raw_score"]) == ("", "")
     assert (cantor["score"], cantor["reason"]) == ("0.0", "no submission")
+    gradebook.find_grade("a_tests", "week1", "week1", "boole").needs_manual_grade = False  # saved anew in formgrader
+    assert exported(gradebook, tmp_path / "grades.csv")["week1", "boole"]["score"] == "1.0"
 
 
 def test_a_late_submission_loses_its_penalty_and_no_more_than_all(gradebook: Gradebook, tmp_path: Path) -> None:

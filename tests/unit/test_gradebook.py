@@ -16,7 +16,7 @@ from nbgrader.preprocessors import ClearSolutions, ComputeChecksums, LockCells, 
 from autograder.build.preprocessors import ClearAnswers
 from autograder.classroom import make_course_root
 from autograder.errors import CourseError
-from autograder.grading.plugins.gradebook import mark_not_graded, register_assignment, save_scores
+from autograder.grading.plugins.gradebook import register_assignment, save_scores
 from autograder.grading.plugins.run_gradebook import RunGradebook
 
 WEEK = "week1_permutation_equivariance"
@@ -134,12 +134,6 @@ def test_points_by_hand_are_asked_for_again_when_the_answer_is_graded_again(by_h
     grade = SimpleNamespace(cell_id="a", auto_score=0.0, manual_score=by_hand, needs_manual_grade=False)
     save_scores(SimpleNamespace(grades=[grade], comments=[]), {"a": "tests"}, {"tests": tests}, {tests.id: 1.5})
     assert (grade.auto_score, grade.manual_score, grade.needs_manual_grade) == (1.5, by_hand, waits)
-
-
-def test_points_by_hand_stay_where_the_answer_cannot_be_graded_again() -> None:
-    grade = SimpleNamespace(auto_score=2.0, manual_score=0.5, needs_manual_grade=False)
-    mark_not_graded(SimpleNamespace(grades=[grade], comments=[]), "not a notebook")
-    assert (grade.auto_score, grade.manual_score, grade.needs_manual_grade) == (None, 0.5, True)
 
 
 def test_a_time_goes_with_its_submission(root: Path) -> None:

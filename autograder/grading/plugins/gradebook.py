@@ -235,15 +235,16 @@ def _standing(submission: SubmittedAssignment) -> Score:
 
 
 def reason_not_graded(submission: SubmittedAssignment) -> str:
-    """Return why a submission has no grade; empty if it has one. A manual score given since overrides the reason."""
+    """Return why a submission has no grade; empty if it has one. A manual score saved since overrides the reason: one of
+    an earlier hand-in waits for another look, and would otherwise pass for the whole score."""
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
-    if any(grade.manual_score is not None for grade in grades):
+    if any(grade.manual_score is not None and not grade.needs_manual_grade for grade in grades):
         return ""
     for notebook in submission.notebooks:
         for comment in notebook.comments:
             if (comment.auto_comment or "").startswith(UNGRADABLE):
                 return str(comment.auto_comment).removeprefix(UNGRADABLE)
-    if all(grade.auto_score is None for grade in grades):
+    if all(grade.auto_score is None and grade.manual_score is None for grade in grades):
         return "grading did not finish; run autograde again"
     return ""
 
