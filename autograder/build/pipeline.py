@@ -180,9 +180,11 @@ def _dump(notebook: nbformat.NotebookNode) -> str:
 
 
 def _recorded_digest(solution: Path) -> str | None:
-    if not solution.is_file():
+    """Return what a solution was built from; ``None`` if it is missing, or no notebook, as after a merge with conflicts."""
+    try:
+        digest: str | None = nbformat.read(solution, as_version=4).metadata.get("course", {}).get("built_from")
+    except (OSError, ValueError):
         return None
-    digest: str | None = nbformat.read(solution, as_version=4).metadata.get("course", {}).get("built_from")
     return digest
 
 

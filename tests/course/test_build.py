@@ -13,7 +13,7 @@ from helpers import COURSE, autograder
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from autograder.build.full_answers import OPENING, TAG, add_full_answers
-from autograder.build.pipeline import build, import_week
+from autograder.build.pipeline import _recorded_digest, build, import_week
 from autograder.build.preprocessors import ClearAnswers, DescribeFigures, FullAnswers, KeepSolution, ReleaseMetadata
 from autograder.build.regions import RegionError, clear_hidden, clear_solution, extract_region, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
@@ -157,7 +157,9 @@ def test_a_failing_solution_is_reported_and_leaves_everything_as_it_was(copy: Pa
     assert {path: path.read_bytes() for path in copy.rglob("*.ipynb")} == before
 
 
-def test_rules_of_the_text() -> None:
+def test_rules_of_the_text(tmp_path: Path) -> None:
+    (tmp_path / "merged.ipynb").write_text("<<<<<<< HEAD\n")
+    assert _recorded_digest(tmp_path / "merged.ipynb") is None
     with pytest.raises(TextError, match="neither graded nor locked nor tagged"):
         to_notebook("# %%\nprint(1)\n")
     with pytest.raises(TextError, match="grade_id"):
