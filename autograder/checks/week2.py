@@ -363,7 +363,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
     name = "LearnedPositionalEmbedding"
     # Catches rows added along the batch axis, wrong rows, one row for all; x or rows scaled, multiplied or left out.
     with check.criterion("adds row p to position p", 0.75, golden=True):
-        for sizes in ((5, 5, 5, 3), (7, 2, 4, 6), (5, 3, 1, 4), (600, 1, 600, 2)):
+        for sizes in ((6, 5, 5, 3), (7, 2, 4, 6), (5, 3, 1, 4), (601, 1, 600, 2)):
             rows, x, call = rows_and_text(check, *sizes)
             check.agrees(added(rows, x), call, SUM)
     # Catches a buffer, a frozen or detached table, a second parameter, x changed in place, rows cached from another x.
@@ -372,8 +372,10 @@ def LearnedPositionalEmbedding(check: Check) -> None:
     # Catches a result always in float32, the table itself rounded, rows cached before load_state_dict, `view`.
     with check.criterion("keeps the dtype of x, contiguous or not", 0.125):
         dtypes_of_x(check)
-    # Catches positions clamped, wrapped around, cut off or given zeros past the table, and one row that broadcasts.
-    with check.criterion("past max_len it raises", 0.5):
+    # Catches positions clamped, wrapped around, cut off or given zeros past the table, one row that broadcasts, >= for >.
+    with check.criterion("up to max_len it adds, past it it raises", 0.5):
+        rows, x, call = rows_and_text(check, 5, 2, 5, 3)
+        check.agrees(added(rows, x), call, SUM, "A text of max_len tokens still fits.")
         # Always on the CPU: an index out of range would break a CUDA device for everything that follows.
         for max_len, seq_len, d_model in ((5, 6, 3), (1, 2, 4)):
             x = torch.zeros(2, seq_len, d_model)

@@ -106,6 +106,7 @@ def relative_positions(check: Check) -> None:
         check.has_dtype(calling(4, 4), torch.int64, f"{name}(4, 4)")
         with check.answers(calling(1, 4), f"{name}(1, 4)"):
             check.has_dtype(calling(1, 4), torch.int64, f"{name}(1, 4)")
+            check.agrees(calling(1, 1), f"{name}(1, 1)", EXACT, "One query and one key are allowed: their offset is 0.")
         check.returns_new(f"{name}(3, 4)", 3, 4, tolerance=EXACT)
         for n_queries, n_keys in ((5, 3), (4, 3), (0, 3)):
             check.raises(calling(n_queries, n_keys), ValueError, f"{name}({n_queries}, {n_keys})")
