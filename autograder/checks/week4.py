@@ -271,6 +271,7 @@ def clear_cases(check: Check) -> None:
             (check.randn(2, 4, 5, 5), [0.0] * 4, True, "slopes all zero", ""),
             (check.randn(2, 4, 5, 5) - 1e4 * behind, slopes, False, f"{after} -10,000", NOTHING_TO_SEE),
             (check.randn(3, 4, 5, 5) - 1e4 * but_one, slopes, False, f"{after} -10,000, few in text 1", ONE_PLACE),
+            (check.randn(2, 4, 5, 5), [0.0, 0.5, 0.0, 0.0], False, "only the second slope not zero", ""),
         ],
     )
 

@@ -435,14 +435,14 @@ def sliding_window_mask(check: Check) -> None:
 
     # Catches a window one too short or too long, open to later keys, or cut into blocks.
     with check.criterion("as many queries as keys", 1, golden=True):
-        masks((6, 6, 3), (9, 9, 2))
+        masks((10, 10, 4), (9, 9, 2))
     # Catches one or both edges counted from position 0.
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
-        masks((6, 6, 3))
+        masks((10, 10, 4))
         masks((2, 7, 3), (1, 8, 5), (4, 6, 2), hint=WITH_A_CACHE)
     # Catches an index past the edge, torch.eye for window 1, a mask from a fixed table, a cached mask returned again.
     with check.criterion("window 1, windows as long as the text or longer, long texts; a new mask on each call", 0.25):
-        masks((6, 6, 3), (2, 7, 3))
+        masks((10, 10, 4), (2, 7, 3))
         masks((3, 5, 1), (1, 1, 1), hint=SMALLEST)
         masks((3, 5, 5), (4, 4, 9), (2, 6, 100), hint=WIDE)
         masks((1, 2050, 3), hint=MANY_KEYS_IN_WINDOW)

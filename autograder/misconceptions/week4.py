@@ -43,6 +43,9 @@ DIAGNOSES = {
     "sign": "Your bias has the wrong sign: it must take away from far keys, not reward them.",
     "signed":
         "Keys after the query are rewarded: your bias is signed, -slope * (i - j) up to a constant per row; take the absolute value.",
+    "signed away":
+        "Your bias is signed: keys behind a query are rewarded, those ahead are punished. It is -slope * |i - j|, so it takes away on "
+        "both sides.",
     "top left":
         "Your queries are aligned at the top left, as if they were the first positions; they are the last ones "
         "(position n_keys - n_queries + r).",
@@ -289,6 +292,7 @@ def bias_plain(n_heads, n_queries, n_keys=None):
 
 edited(bias_plain, "bias_sign", 0, DIAGNOSES["sign"], ("bias = -slopes", "bias = slopes"))
 edited(bias_plain, "bias_signed", 0, DIAGNOSES["signed"], ("(i - j).abs()", "(i - j)"))
+edited(bias_plain, "bias_signed_away", 0, DIAGNOSES["signed away"], ("bias = -slopes", "bias = slopes"), ("(i - j).abs()", "(i - j)"))
 edited(bias_plain, "bias_top_left", 2.5, DIAGNOSES["top left"], ("[:, None] + n_keys - n_queries", "[:, None]"))
 edited(bias_plain, "bias_heads_last", 0, DIAGNOSES["heads last"], ("return bias", "return bias.permute(1, 2, 0)"))
 edited(bias_plain, "bias_per_key", 0, DIAGNOSES["per key"],
@@ -446,6 +450,7 @@ edited(equivalent_plain, "equivalent_mean", 1.375, DIAGNOSES["mean"], ("gap.max(
 edited(equivalent_plain, "equivalent_without_abs", 1.375, DIAGNOSES["no abs"],
        ("(a.softmax(dim=-1) - b.softmax(dim=-1)).abs()", "a.softmax(dim=-1) - b.softmax(dim=-1)"))
 edited(equivalent_plain, "equivalent_tensor", 1.75, DIAGNOSES["bool tensor"], ("bool(gap.max() <= 1e-5)", "gap.max() <= 1e-5"))
+edited(equivalent_plain, "equivalent_first_slope", 0.625, DIAGNOSES["one slope"], ("slopes.double()[:, None, None]", "slopes.double()[0]"))
 
 
 @wrong(WEEK, "per_key_bias_is_equivalent", 0, DIAGNOSES["returns causal"])

@@ -49,6 +49,7 @@ SAYS = {
     "value unweighted": "You add the rows of rel_v without the weights; each counts with the weight of its key.",
     "bias after softmax": "The key term is added after the softmax; it belongs to the scores before it.",
     "from the key": "Your key term multiplies the table with k; the query meets it, q.rel_k.",
+    "unscaled content": "Only the key term is divided by sqrt(head_dim); the whole score is.",
     "scaled twice": "The key term is divided by sqrt(head_dim) twice.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
     "mask after softmax": "The mask comes after the softmax, so the visible weights no longer add up to 1.",
@@ -83,6 +84,10 @@ SAYS = {
     "bias of one head": "All heads get the bias of the first one; each has its own.",
     "bias by sequence": "The bias is spread over the wrong axis: it is (heads, head_dim), one row per head.",
     "r descending": "You read r as descending; r[:, t] belongs to distance t, so r[:, 0] to the query's own position.",
+    "offset for distance": "You read r at key minus query; its rows are distances, query minus key. (A negative index wraps round "
+    "without an error.)",
+    "distance one low": "Your distances are one too small: the query's own key is at distance 0 and belongs to r[:, 0].",
+    "only position scaled": "Only the position term is divided by sqrt(head_dim); the whole score is.",
     "unscaled position": "The position term is not divided by sqrt(head_dim); the whole score is.",
     "no position term": "The position term is missing.",
     "r of one head": "All heads read r of the first head; each has its own.",
@@ -531,6 +536,13 @@ edited(
     SAYS["unscaled key term"],
     (SHAW_SCORES, "scores = content / math.sqrt(d) + position"),
 )
+edited(
+    shaw_plain,
+    "shaw_content_unscaled",
+    0,
+    SAYS["unscaled content"],
+    (SHAW_SCORES, "scores = content + position / math.sqrt(d)"),
+)
 edited(shaw_plain, "shaw_unscaled", 0, SAYS["unscaled"], (SHAW_SCORES, "scores = content + position"))
 edited(
     shaw_plain,
@@ -829,6 +841,14 @@ edited(
     ("position_bias[:, None, :]", "position_bias[0]"),
 )
 edited(xl_gathered, "xl_r_descending", 0, SAYS["r descending"], ("r[:, distance]", "r.flip(1)[:, distance]"))
+edited(xl_gathered, "xl_distance_one_low", 0, SAYS["distance one low"], ("r[:, distance]", "r[:, distance - 1]"))
+edited(
+    xl_gathered,
+    "xl_only_position_scaled",
+    0,
+    SAYS["only position scaled"],
+    ("(content + position) / math.sqrt(d)", "content + position / math.sqrt(d)"),
+)
 edited(xl_gathered, "xl_unscaled", 0, SAYS["unscaled"], (" / math.sqrt(d)", ""))
 edited(
     xl_gathered,
@@ -1516,7 +1536,7 @@ def shift_with(mistakes):
         "top left distance",
         "key side",
         "d_model scale",
-        "query minus key",
+        "offset for distance",
         *SHIFTS[:4],
         "queries for keys",
     ),
@@ -1537,7 +1557,7 @@ def xl_with(mistakes):
             position = _shifted((q + v) @ r.flip(1).mT, mistakes)
         else:
             rel = _rel(n_queries, n_keys, {"top left"} if "top left distance" in mistakes else set())
-            distance = (-rel if "query minus key" not in mistakes else rel) % n_keys
+            distance = (-rel if "offset for distance" not in mistakes else rel) % n_keys
             if "key side" in mistakes:
                 position = torch.einsum("bhjd,hijd->bhij", k + v, r[:, distance])
             else:

@@ -67,6 +67,7 @@ SAYS = {
     "time forgotten": "After a grid your count goes on at the largest row or column; the largest number may be on the "
     "axis of time.",
     "time only": "After a grid your count goes on behind its last time step; rows and columns reach further.",
+    "one after a grid": "After a grid your count goes on by 1, whatever its size; it goes on at the largest number on any axis, plus 1.",
     "tokens counted": "After a grid your count goes on by its number of tokens; it goes on at the largest number on any "
     "axis, plus 1.",
     "no start": "Every grid starts at 0; it starts where the text before it has ended, on all axes.",
@@ -104,6 +105,7 @@ SAYS = {
     # the window
     "one too many": "Your window has one key too many: the query itself counts as one of them.",
     "one too few": "Your window has one key too few: the query itself and the window - 1 keys before it.",
+    "centred": "Your window lies around the query; it must reach back only: the query itself and the window - 1 keys before it.",
     "top left": "Your queries are aligned at the top left, as if they were the first positions; they are the last ones "
     "(position n_keys - n_queries + r).",
     "half aligned": "One edge of your window is aligned at the end, the other at the top left.",
@@ -388,6 +390,7 @@ TENSOR = "return torch.tensor(numbers, dtype=torch.int64).reshape(-1, 3).T"
 for _name, _score, _says, *_changes in (
     ("grid_time_forgotten", 2.25, "time forgotten", (STEP, "step = max(h, w)")),
     ("grid_time_only", 1.25, "time only", (STEP, "step = t")),
+    ("grid_one_after", 1.25, "one after a grid", (STEP, "step = 1")),
     ("grid_tokens_counted", 1.25, "tokens counted", (STEP, "step = t * h * w")),
     ("grid_no_start", 1.25, "no start", (NEW, NEW.replace("s + a, s + b, s + c", "a, b, c"))),
     ("grid_time_from_0", 1.25, "time from 0", (NEW, NEW.replace("s + a", "a"))),
@@ -706,6 +709,8 @@ for _name, _score, _says, *_changes in (
     ("window_one_too_few", 0, "one too few", (SEEN, "mask = (j <= i) & (j > i - window + 1)")),
     ("window_top_left", 1, "top left", (" + n_keys - n_queries", "")),
     ("window_both_sides", 0, "both sides", (SEEN, "mask = (i - j).abs() < window")),
+    ("window_centred", 0, "centred", (SEEN, "mask = (i - j).abs() <= window // 2")),
+    ("window_centred_odd", 0, "centred", (SEEN, "mask = (i - j).abs() < (window + 1) // 2")),
     ("window_not_causal", 0, "both sides", (SEEN, "mask = j > i - window")),
     ("window_ahead", 0, "ahead", (SEEN, "mask = (j >= i) & (j < i + window)")),
     ("window_none", 0, "no window", (SEEN, "mask = j <= i")),
@@ -1193,6 +1198,8 @@ edited(turn_plain, "turn_share_of_the_model", 1.25, "The share is taken of hidde
        (TURN_SHARE, 'channels = int((config["hidden_size"] if share != 1 else width) * share)'))
 edited(turn_plain, "turn_pairs", 0, "You count pairs; a pair has two channels.", (TURN_SHARE, "channels = int(width * share) // 2"))
 edited(turn_plain, "turn_whole_heads", 1.25, "You give the whole head; only a share of its channels turns.", (TURN_SHARE, "channels = width"))
+edited(turn_plain, "turn_rotary_pct_unread", 2.25, "The share of GPT-NeoX is called rotary_pct; there you give the whole head.",
+       (' or config.get("rotary_pct")', ""))
 edited(turn_plain, "turn_the_rest", 1.25, "You count the channels that do not turn.",
        (TURN_SHARE, "channels = int(width * (1 - share)) or width"))
 edited(turn_plain, "turn_divided", 2, "A given head_dim wins over hidden_size / num_attention_heads.",
