@@ -50,6 +50,7 @@ def test_graded_not_gradable_and_not_submitted(gradebook: Gradebook, tmp_path: P
     assert (boole["score"], boole["raw_score"]) == ("", "")
     assert (cantor["score"], cantor["reason"]) == ("0.0", "no submission")
     gradebook.find_grade("a_tests", "week1", "week1", "boole").needs_manual_grade = False  # saved anew in formgrader
+    mark_not_graded(gradebook.find_submission_notebook("week1", "week1", "boole"), "-not a notebook")  # by a regrade
     assert exported(gradebook, tmp_path / "grades.csv")["week1", "boole"]["score"] == "1.0"
 
 

@@ -245,9 +245,7 @@ def test_a_helper_of_the_same_name_elsewhere_is_no_answer_to_an_exercise_left_bl
 
 
 @pytest.mark.parametrize("where", ["rotate_half_check", EXPERIMENT, "rotate_half_tests", "rotary_tables_tests"])
-def test_an_answer_in_the_cells_below_counts_where_the_stub_was_left(
-    where: str, nb: Mangled, rebuilt: Callable
-) -> None:
+def test_an_answer_in_a_cell_below_counts_where_the_stub_is(where: str, nb: Mangled, rebuilt: Callable) -> None:
     answer = nb.source("rotate_half")
     nb.blank("rotate_half")
     if not where.endswith("_tests"):

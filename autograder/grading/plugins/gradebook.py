@@ -187,9 +187,13 @@ def is_graded_by_hand(cell: NotebookNode) -> bool:
 
 
 def mark_not_graded(notebook: SubmittedNotebook, reason: str) -> None:
-    """Remove all automatic scores, put the reason into the comments, and let the submission wait for a person."""
+    """Remove all automatic scores, put the reason into the comments, and let the submission wait for a person; but not
+    once more if a person has graded it for all that, and the reason is still the same."""
+    is_known = any(comment.auto_comment == UNGRADABLE + reason for comment in notebook.comments)
     for grade in notebook.grades:
-        grade.auto_score, grade.needs_manual_grade = None, True
+        grade.auto_score = None
+        if grade.manual_score is None or not is_known:
+            grade.needs_manual_grade = True
     for comment in notebook.comments:
         comment.auto_comment = UNGRADABLE + reason
 
