@@ -598,6 +598,8 @@ edited(LayerPlain, "layer_rotated_besides", 0, DIAGNOSES["rotated"], ("        p
         rotate = lambda t: torch.cat((torch.stack((t[..., 0:hd:2] * c - t[..., 1:hd:2] * s, t[..., 0:hd:2] * s + t[..., 1:hd:2] * c), -1).flatten(-2), t[..., hd:]), -1)
         q, k = rotate(q), rotate(k)
 '''))
+edited(LayerPlain, "layer_whole_bias_after_softmax", 0, DIAGNOSES["after softmax"], (ADDED, ""),
+       ("scores.softmax(dim=-1)", "scores.softmax(dim=-1) + bias"))
 edited(LayerPlain, "layer_over_queries", 0, DIAGNOSES["over queries"], ("softmax(dim=-1)", "softmax(dim=-2).nan_to_num()"))
 edited(LayerPlain, "layer_split_wrong", 0, DIAGNOSES["split"],
        ("x.view(x.shape[0], x.shape[1], self.n_heads, -1).transpose(1, 2)", "x.view(x.shape[0], self.n_heads, x.shape[1], -1)"))

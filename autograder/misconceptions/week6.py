@@ -116,6 +116,7 @@ SAYS = {
     "no scalars": "A single offset, a 0-d tensor, must be taken too, and any other shape.",
     # T5 attention
     "divided": "Your scores are divided by sqrt(head_dim); T5 does not scale them.",
+    "sides turned round": "bidirectional must be the opposite of is_causal: a layer that sees both sides has buckets for both.",
     "both sided when causal": "With is_causal=True you still take the buckets of two sides; a causal layer gives all to one.",
     "table turned": "The table is (num_buckets, n_heads); you read it transposed.",
     "bias reshaped": "table[bucket] is (n_queries, n_keys, n_heads): move the axis of heads to the front with permute(2, 0, 1); "
@@ -1128,6 +1129,7 @@ edited(
 edited(
     t5_plain, "t5_both_sided_when_causal", 1.625, SAYS["both sided when causal"], ("not is_causal, table", "True, table")
 )
+edited(t5_plain, "t5_sides_turned_round", 0, SAYS["sides turned round"], ("not is_causal, table", "is_causal, table"))
 edited(
     t5_plain,
     "t5_after_softmax",
