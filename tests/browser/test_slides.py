@@ -17,16 +17,17 @@ GO_TO = """number => {
   const {h, v} = Reveal.getIndices(Reveal.getSlides()[number]);
   Reveal.slide(h, v);
 }"""
-OVER_THE_EDGE = """() => {
-  const slide = Reveal.getCurrentSlide(), found = [];
-  for (const part of slide.querySelectorAll("*")) {
-    if (part.closest("svg")) continue;
-    const {right, bottom, width} = part.getBoundingClientRect();
-    const cut = part.matches("pre") && part.scrollWidth > part.clientWidth + 1;
-    if (width && (cut || right > innerWidth + 1 || bottom > innerHeight + 1)) found.push(part.outerHTML.slice(0, 200));
+OVER_THE_EDGE = """async () => {
+  const slide = Reveal.getCurrentSlide();
+  for (let frame = 0, found; ; await new Promise(requestAnimationFrame)) {  // pictures come, and are fitted, in later ones
+    found = Number(slide.style.getPropertyValue("--size") || 1) < 0.65 ? ["letters too small"] : [];
+    for (const part of slide.querySelectorAll(":not(svg *)")) {
+      const {right, bottom, width} = part.getBoundingClientRect();
+      const cut = part.matches("pre") && part.scrollWidth > part.clientWidth + 1;
+      if (width && (cut || right > innerWidth + 1 || bottom > innerHeight + 1)) found.push(part.outerHTML.slice(0, 200));
+    }
+    if (!found.length || (frame += 1) > 300) return found;
   }
-  if (Number(slide.style.getPropertyValue("--size") || 1) < 0.65) found.push("letters too small");
-  return found;
 }"""
 
 
