@@ -17,11 +17,6 @@ FOUR_WEIGHTS = Hint(
     form=True,
 )
 
-AFTER_OTHER_ENTRIES = (
-    "A first call is right, a second one is not after the entries of the same tensors have changed. (What you keep from a call "
-    "must go by the entries.)"
-)
-
 
 def module_weights(check: Check, d_model: int) -> dict[str, torch.Tensor]:
     """Weights that make scores of order 2, so that attention looks at few tokens and a wrong score shows."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import autograder.reference
-from autograder.checks.probes import calling, calling_again, calling_refilled, differentiating, gradient
+from autograder.checks.probes import calling, calling_again, differentiating, gradient
 from autograder.errors import BrokenCheck, StudentError
 from autograder.grading.sandbox.worker import simulated_device
 from autograder.manifest import entry
@@ -62,10 +62,6 @@ __all__ = [
 Body = Callable[["Check"], None]
 
 NOT_NEW = "your result is an argument, or the result of an earlier call: writing to it changes that one, too. Return a new tensor."
-NOT_ANEW = (
-    "a first call is right, a second one is not after the entries of the same tensors have changed. (What you keep from a call "
-    "must go by the entries.)"
-)
 
 
 def exercise(
@@ -238,12 +234,10 @@ class Check:
         step.expected = NOTHING
 
     def raises(self, probe: Probe, error: type[Exception], call: str, hint: str = "") -> None:
-        """Require ``error`` twice, because something that the first call leaves behind may answer the second one.
-        ``hint`` names the likely cause if nothing is raised."""
-        for otherwise in ("yours returns a value.", "yours does the first time, and then returns a value."):
-            step = self._add(Refuses(probe, call, hint=hint, error=error, otherwise=otherwise))
-            if self._is_sure and not isinstance(step.expected, Raised):
-                raise BrokenCheck(f"the reference accepts {call}")
+        """Require ``error``. ``hint`` names the likely cause if nothing is raised."""
+        step = self._add(Refuses(probe, call, hint=hint, error=error))
+        if self._is_sure and not isinstance(step.expected, Raised):
+            raise BrokenCheck(f"the reference accepts {call}")
 
     def unchanged(self, probe: Probe, call: str, *arguments: Any) -> None:
         """Require that the call leaves ``arguments`` unchanged: tensors, or lists and dicts of plain data."""
@@ -260,19 +254,6 @@ class Check:
         with self.holds(calling(*arguments), call, tolerance):
             again = f"{call}, after the result of an equal call was overwritten"
             self.require(self.holds(calling_again(*arguments), again, tolerance), f"{call}: {NOT_NEW}", names=True)
-
-    def looks_anew(
-        self,
-        call: str,
-        *arguments: Any,
-        tolerance: Tolerance = USUAL,
-        look: Callable[[Probe], Probe] = lambda probe: probe,
-    ) -> None:
-        """Require that the student's function goes by the entries of its tensors, not by their identity. Pass new
-        tensors, because it may remember a right result for used ones. ``look`` makes a probe from a probe."""
-        again = f"{call}, the same tensors as before with other entries"
-        with ~self.holds(look(calling_refilled(*arguments)), again, tolerance):
-            self.require(~self.holds(look(calling(*arguments)), call, tolerance), f"{call}: {NOT_ANEW}", names=True)
 
     # ---- writing ------------------------------------------------------------------------------------------------
 

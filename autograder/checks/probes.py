@@ -13,7 +13,6 @@ import torch
 
 from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import uneven
-from autograder.grading.sandbox.worker.tensors import OVERWRITTEN, REFILLED
 from autograder.script.question import Probe
 
 
@@ -24,12 +23,7 @@ def calling(*arguments: Any, **options: Any) -> Probe:
 
 def calling_again(*arguments: Any) -> Probe:
     """The probe that calls the object, overwrites the result, and calls it once more."""
-    return lambda subject: subject.called_again(OVERWRITTEN, *copies(arguments))
-
-
-def calling_refilled(*arguments: Any) -> Probe:
-    """The probe that calls the object twice with the same tensors, which hold other entries the first time."""
-    return lambda subject: subject.called_again(REFILLED, *copies(arguments))
+    return lambda subject: subject.called_again(*copies(arguments))
 
 
 def differentiating(

@@ -42,11 +42,6 @@ LARGE_SCORES = (
     "Large scores go wrong. (Use torch.softmax or subtract the largest score of each row first, and hide "
     "keys before the softmax.)"
 )
-LONG_TEXT = Hint("Short texts are right, one of 300 queries and keys is not. (Texts may have any length.)", form=True)
-OTHER_EMPTY_ROW = (
-    "With one mask the rows that may attend to nothing are right, with another of its shape they are not. (Look for them in "
-    "the mask of this call.)"
-)
 LARGE_SLOPE = (
     "Where a hidden key has by far the highest score, the values are right, but the gradient is not finite: its exponential "
     "overflows. Hide keys before the softmax."
@@ -86,9 +81,9 @@ def finite_slope(*given: torch.Tensor) -> Probe:
     return lambda f: bool(slope(f).isfinite().all())
 
 
-def usable_slope(given: list[torch.Tensor], at: int) -> Probe:
-    """Whether the gradient is finite and not all zero, however it is rounded."""
-    slope = differentiating(*given, at=at, place=0)
+def usable_slope(given: list[torch.Tensor]) -> Probe:
+    """Whether the gradient for q is finite and not all zero, however it is rounded."""
+    slope = differentiating(*given, at=0, place=0)
 
     def probe(f: Any) -> bool:
         found = slope(f)
@@ -141,8 +136,6 @@ def broadcast_masks(check: Check, name: str) -> None:
     for shape in shapes:
         mask = mixed_mask(check, *shape)
         check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)
-    q, k, v, words = drawn(check, 1, 2, 300, 300, 4, 3)
-    check.agrees(calling(q, k, v, mixed_mask(check, 1, 300)), f"{name}({words}, mask (1, 300))", CLOSE, LONG_TEXT)
 
 
 def empty_rows(check: Check, name: str) -> None:
@@ -152,8 +145,6 @@ def empty_rows(check: Check, name: str) -> None:
     mask = mask.clone()
     mask[2] = False
     check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7) with row 2 all False)", CLOSE, EMPTY_ROW)
-    below = f"{name}({words}, the rows of that mask moved down by one)"
-    check.agrees(calling(q, k, v, mask.roll(1, 0)), below, CLOSE, OTHER_EMPTY_ROW)
     slope = "whether the gradient for k is finite, where row 2 of the mask is all False"
     check.agrees(finite_slope(q, k, v, mask), slope, hint=EMPTY_ROW)
     padding = torch.ones(2, 1, 1, 7, dtype=torch.bool, device=check.device)
@@ -166,8 +157,6 @@ def empty_rows(check: Check, name: str) -> None:
     check.agrees(calling(q, k, v, one_head), shown, CLOSE, EMPTY_ROW)
     nothing = torch.zeros(7, dtype=torch.bool, device=check.device)
     check.agrees(calling(q, k, v, nothing), f"{name}({words}, mask (7,) all False)", CLOSE, EMPTY_ROW)
-    column = torch.tensor([True, False, True, True, False], device=check.device)[:, None]
-    check.agrees(calling(q, k, v, column), f"{name}({words}, mask (5, 1))", CLOSE, BROADCAST)
 
 
 def large_scores(check: Check, name: str) -> None:
@@ -219,15 +208,10 @@ def half_precision(check: Check, name: str) -> None:
 
 def kept_dtypes(check: Check, name: str) -> tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the description of the float32 call, and its q, k and v."""
-    mask = mixed_mask(check, 3, 4)
-    mask[1] = False
     for dtype in (torch.bfloat16, torch.float64):
         q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=dtype)
         for place, part in enumerate(("out", "weights")):
             check.has_dtype(returned(place, q, k, v), dtype, f"{part} of {name}({words})")
-            masked = f"{part} of {name}({words}, mask (3, 4) with row 1 all False)"
-            with check.answers(returned(place, q, k, v, mask), masked):
-                check.has_dtype(returned(place, q, k, v, mask), dtype, masked)
     q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5)
     call = f"{name}({words})"
     check.agrees(calling(q, k, v), call, CLOSE)
@@ -246,10 +230,6 @@ def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], s
     mask[0], mask[1] = True, False  # with one key in every row the weights would not depend on q and k
     shown = f"{name}({words}, mask (4, 4) with row 1 all False)"
     check.keeps(lambda f, *given: f(*given), shown, *square, mask)
-    *fresh, words = drawn(check, 2, 2, 4, 4, 6, 5)
-    other = mixed_mask(check, 4, 4)
-    other[1, 3], other[2] = True, False
-    check.looks_anew(f"{name}({words}, mask (4, 4) with row 2 all False)", *fresh, other, tolerance=CLOSE)
     full = mask.expand(2, 2, 4, 4).clone()
     call = f"{name}({words}, mask (2, 2, 4, 4), row 1 all False)"
     check.unchanged(lambda f: f(*square, full), call, *square, full)
@@ -260,24 +240,22 @@ def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], s
     return [*square, mask], shown
 
 
-def gradients(check: Check, call: str, given: list[torch.Tensor], letters: str = "qkv") -> None:
-    """Compare the gradients of the output for each argument, and of the weights for q."""
-    for at, letter in enumerate(letters):
-        check.agrees(differentiating(*given, at=at, place=0), f"the gradient for {letter} of {call}", CLOSE, CUT)
-    slope = f"the gradient for q of the weights of {call}"
-    check.agrees(differentiating(*given, at=0, place=1), slope, CLOSE, CUT)
+def gradients(check: Check, call: str, given: list[torch.Tensor]) -> None:
+    """Compare the gradients for q, of the output and of the weights."""
+    for place, part in enumerate(("out", "the weights")):
+        slope = f"the gradient for q of {part} of {call}"
+        check.agrees(differentiating(*given, at=0, place=place), slope, CLOSE, CUT)
 
 
 def gradients_with_an_empty_row(check: Check, given: list[torch.Tensor], call: str) -> None:
     """Compare the gradients if they are finite; the block on rows that may attend to nothing charges for the others."""
     finite = check.holds(finite_slope(*given), f"whether the gradient for k of {call} is finite")
     with check.where(check.holds(calling(*given), call, CLOSE), finite):
-        gradients(check, call, given, "qk")
+        gradients(check, call, given)
         half = [each.to(torch.float16) if each.is_floating_point() else each for each in given]
         with check.holds(calling(*half), f"{call} in float16", ROUNDED[torch.float16]):
-            for at, letter in enumerate("qk"):
-                slope = f"whether in float16 the gradient for {letter} of {call} is finite and not all 0"
-                check.agrees(usable_slope(half, at), slope, hint=HALF_SLOPE)
+            slope = f"whether in float16 the gradient for q of {call} is finite and not all 0"
+            check.agrees(usable_slope(half), slope, hint=HALF_SLOPE)
 
 
 # ---- 1.2 attention_by_hand ------------------------------------------------------------------------------------------
@@ -478,9 +456,6 @@ def gap_form(check: Check) -> None:
         Tolerance(rtol=1e-3, atol=1e-12),
         UNROUNDED,
     )
-    x, perm = check.randn(1, 5, 3), torch.tensor([1, 0, 2, 4, 3], device=check.device)
-    call = "equivariance_gap(f, x (1, 5, 3), perm [1, 0, 2, 4, 3]), f: minus the running sum over the tokens"
-    check.looks_anew(call, ORDERED[0][1], x, perm, tolerance=GAP)
     shape, order = (1, 5, 3), [1, 0, 2, 4, 3]
     mixing = times(check.randn(3, 3, dtype=torch.float64))
     words = "the running sum times a float64 matrix"
@@ -521,12 +496,6 @@ WITH_A_CACHE = Hint(
 LONG = Hint("Small masks are right, a large one is not. (There may be any number of queries and keys.)", form=True)
 
 
-def _like_a_shorter_one(f: Any) -> bool:
-    """Whether a long mask ends like a short one: half precision confuses 2,995 and 2,996. A misplaced mask passes."""
-    long, short = (mask[:, -30:] for mask in (f(5, 3000), f(5, 40)))
-    return bool((long == short).all())
-
-
 HANDED_OUT_TWICE = (
     "You return the same mask twice: writing to the first changes the second. Return a new one on each call."
 )
@@ -545,12 +514,9 @@ def causal_mask(check: Check) -> None:
     # Catches queries counted from position 0, a hidden cache, one row per key, a mask that is always square.
     with check.criterion("several new queries, with a cache", 1.5, golden=True):
         masks((3, 3), (2, 5), (2, 9), (6, 7))
-    # Catches row 0 used for the only query, a maximum size, positions in half precision, a cached mask returned again.
+    # Catches row 0 used for the only query, a maximum size, a cached mask returned again.
     with check.criterion("one new query, with a cache; a new mask on each call", 0.5):
         masks((1, 6), (1, 2), (1, 5000))
-        check.agrees(
-            _like_a_shorter_one, "causal_mask(5, 3000), the last 30 columns, are those of causal_mask(5, 40)", hint=LONG
-        )
         for sizes in ((4, 4), (1, 6)):
             check.agrees(
                 calling_again(*sizes), f"causal_mask{sizes}, when an earlier one was written to", hint=HANDED_OUT_TWICE

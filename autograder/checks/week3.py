@@ -14,7 +14,6 @@ import torch
 from autograder import reference
 from autograder.checks.attention_functions import FAR_BELOW, STRIDES, as_heads
 from autograder.checks.attention_modules import (
-    AFTER_OTHER_ENTRIES,
     FOUR_WEIGHTS,
     attended,
     built,
@@ -22,7 +21,7 @@ from autograder.checks.attention_modules import (
     weights_and_text,
 )
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, differentiating, exercise
-from autograder.checks.probes import copies, less, made_there, making
+from autograder.checks.probes import less, made_there, making
 from autograder.checks.rotations import (
     AFTER_BFLOAT16,
     FAR,
@@ -36,11 +35,9 @@ from autograder.checks.rotations import (
     ROWS,
     far_positions,
 )
-from autograder.grading.sandbox.worker.tensors import REFILLED
 from autograder.misconceptions.week3 import DIAGNOSES
 from autograder.reference.rope import look_back_scores
 from autograder.script.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
-from autograder.script.script import Gate
 
 WEEK = "week3_rope"
 
@@ -112,7 +109,6 @@ def rope_frequencies(check: Check) -> None:
 
 # ---- rotations ------------------------------------------------------------------------------------------------------
 
-OTHERS = "Some positions are right, others of the same length after them are not. (Take the angles from the positions of this call.)"
 REAL_ROWS = (
     "Rows of whole positions are right, others are not. (Positions are real numbers, also in one row per sequence.)"
 )
@@ -120,10 +116,6 @@ BASE_OF_ROWS = Hint(
     "With positions (seq_len,) another base is right, with positions (batch, seq_len) it is not. (The base is the same for "
     "all.)",
     form=True,
-)
-HALF_PRECISION_OF_ROWS = (
-    "In bfloat16 far positions (seq_len,) are right, far positions (batch, seq_len) are not. (Angles are computed in at "
-    "least float32, for rows of positions, too.)"
 )
 REAL_POSITIONS = (
     "In half precision far positions are right as integers, but not in float32. (Positions are not rounded to the dtype of "
@@ -135,12 +127,7 @@ INT32_POSITIONS = Hint(
 ANY_POSITION = Hint(
     "Positions up to 8,191 are right, others beyond are not. (They may be any real numbers.)", form=True
 )
-AFTER_WHOLE = (
-    "Whole positions are right, those between them are not after a call with whole ones. (What you keep from one call must not "
-    "change the next.)"
-)
 FLOAT64 = "Right in float32, but not in float64, which is rounded on the way."
-ONE_OF_THEM = Hint("Several positions and pairs are right, a single one is not. (Every axis stays.)", form=True)
 AT_ZERO = "At position 0 the angle is 0 and nothing may change, but your result does."
 LENGTHS = "Your vectors come out longer or shorter: a rotation keeps the length of every vector."
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
@@ -175,15 +162,11 @@ def rotation_positions(check: Check, name: str) -> None:
         ((4, 4, 4, 6), [0, 1, 2, 3], "0..3", ""),
         ((4, 4, 4, 6), [17, 18, 19, 20], "17..20", GIVEN),
         ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
-        ((2, 3, 6, 8), [5, 1, 11, 3, 0, 5], "the same in another order, the ends in place", OTHERS),
         ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
         ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
     ):
         x = check.randn(*shape)
         check.agrees(calling(x, torch.tensor(positions, device=check.device)), f"{name}({on(x, words)})", NEAR, hint)
-    x, between = check.randn(1, 2, 4, 10), torch.tensor([0.75, 2.5, 3.25, 9.5], device=check.device)
-    with check.holds(calling(x, between.floor()), f"{name}({on(x, '[0, 2, 3, 9] as floats')})", NEAR):
-        check.agrees(calling(x, between), f"{name}({on(x, '[0.75, 2.5, 3.25, 9.5]')})", NEAR, AFTER_WHOLE)
     x, whole = check.randn(1, 1, 4, 16), torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
     check.agrees(calling(x, whole), f"{name}({on(x, 'up to 2047')})", FAR)
     check.agrees(calling(x, whole.int()), f"{name}({on(x, 'up to 2047 in int32')})", FAR, INT32_POSITIONS)
@@ -207,14 +190,6 @@ def rotation_rows(check: Check, name: str) -> None:
         check.agrees(calling(x, rows), f"{call})", NEAR, REAL_ROWS)
     with check.holds(calling(x, rows[0], base=7.5), f"{one}, base=7.5)", NEAR):
         check.agrees(calling(x, rows, base=7.5), f"{call}, base=7.5)", NEAR, BASE_OF_ROWS)
-    low, far = x.to(torch.bfloat16), far_positions(check, 2, 5)
-    with check.holds(calling(low, far[0]), f"{name}({on(low, 'of shape (5,), far')})", ROUNDED[torch.bfloat16]):
-        check.agrees(
-            calling(low, far),
-            f"{name}({on(low, 'of shape (2, 5), far')})",
-            ROUNDED[torch.bfloat16],
-            HALF_PRECISION_OF_ROWS,
-        )
 
 
 def rotation_base(check: Check, name: str) -> None:
@@ -256,14 +231,6 @@ def rotation_dtype(check: Check, name: str) -> None:
         check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
     x = check.randn(2, 2, 5, 8)
     check.has_dtype(calling(x, positions.double()), torch.float32, f"{name}({on(x, '0..4 in float64')})")
-    x = check.randn(2, 3, 5, 8, dtype=torch.bfloat16)
-    rows, call = positions.expand(2, 5), f"{name}({on(x, 'of shape (2, 5)')})"
-    with check.answers(calling(x, rows), call):
-        check.has_dtype(calling(x, rows), torch.bfloat16, call)
-
-
-def _turning(x: torch.Tensor, positions: torch.Tensor) -> Probe:
-    return lambda f: f(x, positions)
 
 
 def rotation_manners(check: Check, name: str) -> None:
@@ -273,15 +240,11 @@ def rotation_manners(check: Check, name: str) -> None:
     check.keeps(lambda f, *given: f(*given), call, x, positions)  # first: a write spoils the gradient
     heads = as_heads(check, 2, 3, 4, 6)
     check.agrees(calling(heads, positions), f"{name}({on(heads, '0..3')}), x transposed", NEAR, STRIDES)
-    rows = positions + torch.arange(2, device=check.device)[:, None]
+    rows = positions + torch.arange(2.0, device=check.device)[:, None]  # float() returns these themselves
     with check.answers(calling(x, rows), f"{name}({on(x, 'of shape (2, 4)')})"):
-        check.unchanged(_turning(x, rows), f"{name}({on(x, 'of shape (2, 4)')})", rows)
+        check.unchanged(lambda f: f(x, rows), f"{name}({on(x, 'of shape (2, 4)')})", rows)
     still = torch.zeros_like(positions)  # nothing rotates, so that returning x itself would be right
     check.returns_new(f"{name}({on(x, 'all 0')})", x, still, tolerance=NEAR)
-    steps = torch.tensor([4, 0, 9, 2], device=check.device)
-    check.looks_anew(f"{name}({on(x, '[4, 0, 9, 2]')})", check.randn(2, 3, 4, 6), steps, tolerance=NEAR)
-    real = positions.float()
-    check.unchanged(_turning(x, real), f"{call}, positions float32", real)
     check.agrees(differentiating(x, positions), f"the gradient of {call}", NEAR, CUT)
     odd = check.randn(1, 1, 4, 5)
     check.raises(calling(odd, positions), ValueError, f"{name}({on(odd, '0..3')})")
@@ -346,19 +309,11 @@ def apply_rotary_emb_half(check: Check) -> None:
         rotation_device(check, "apply_rotary_emb_half")
 
 
-OTHER_HEADS = (
-    "Several heads are right, but not after a weight of as many rows was reordered for another n_heads. (What you keep from one "
-    "call must not change the next.)"
-)
-
-
 @exercise(WEEK, "interleaved_to_half")
 def interleaved_to_half(check: Check) -> None:
-    def reorders(rows: int, columns: int, n_heads: int, hint: str = "") -> None:
+    def reorders(rows: int, columns: int, n_heads: int) -> None:
         weight = check.randn(rows, columns)
-        check.agrees(
-            calling(weight, n_heads), f"interleaved_to_half(weight ({rows}, {columns}), {n_heads})", MOVED, hint
-        )
+        check.agrees(calling(weight, n_heads), f"interleaved_to_half(weight ({rows}, {columns}), {n_heads})", MOVED)
 
     # head_dim >= 6 first: with 4 the order (0, 2, 1, 3) is its own inverse.
     # Catches the inverse permutation, odd rows first, the two rows of each pair swapped, columns instead of rows.
@@ -369,7 +324,6 @@ def interleaved_to_half(check: Check) -> None:
     with check.criterion("several heads, each by itself", 1.5, golden=True):
         reorders(24, 24, 2)
         reorders(18, 7, 3)
-        reorders(24, 5, 3, OTHER_HEADS)
     # Catches gradients cut off, the weight changed or rounded to float32, rows accepted that form no pairs.
     with check.criterion(
         "keeps dtype and gradient, returns a new tensor, leaves the weight alone, refuses rows that make no pairs", 0.25
@@ -378,7 +332,6 @@ def interleaved_to_half(check: Check) -> None:
         check.has_dtype(calling(weight.bfloat16(), 1), torch.bfloat16, f"{call} in torch.bfloat16")
         check.agrees(calling(weight, 1), call, MOVED)
         check.keeps(lambda f, weight: f(weight, 1), call, weight)  # first: a write spoils the gradient
-        check.agrees(differentiating(weight, 1), f"the gradient of {call}", MOVED, CUT)
         call = "interleaved_to_half(weight (12, 4), 3)"
         with check.holds(calling(weight, 3), call, MOVED):
             check.agrees(differentiating(weight, 3), f"the gradient of {call}", MOVED, CUT)
@@ -411,7 +364,6 @@ LENGTHS_ONE_BY_ONE = Hint(
     "The first text is right, one of another length after it is not. (What you keep from one call must not change the next.)",
     form=True,
 )
-EVALUATING = "In train mode the output is right, after .eval() it is not."
 CAUSAL_POSITIONS = (
     "With is_causal=True the output is right, with positions given besides it is not. (The mask goes by the index, the "
     "rotation by the positions given.)"
@@ -421,35 +373,12 @@ CAUSAL_HALF = Hint(
     "scores; a hidden score is -inf, since float16 ends at 65,504.)",
     form=True,
 )
-CAUSAL_ROWS = Hint(
-    "With is_causal=True and one row of positions per text, a batch is not what its texts are one by one. (The mask goes by the "
-    "index, the rotation by the row.)",
-    form=True,
-)
-CAUSAL_CONVERTED = Hint(
-    "With is_causal=True a module in bfloat16 is right, but not if it was called in float32 before it was converted. "
-    "(What you keep from one call must not change the next.)",
-    form=True,
-)
 MODULE_FLOAT64 = Hint("In float32 the module is right, after .to(torch.float64) it is not.", form=True)
-LONG_POSITIONS = (
-    "short texts are right, one of 2,050 tokens is right only with positions given. (Without them they are 0, 1, 2, ..., for any "
-    "number of tokens.)"
-)
-AT_0 = ", positions all 0"
-LONG_TEXT = "short texts are right, one of 2,050 tokens is not. (Texts may have any length.)"
+LONG_TEXT = "Short texts are right, one of {:,} tokens is not. (Texts may have any length.)"
 STALE = Hint(
     "By itself a call without positions is right, after calls with positions it is not. (What you keep from one call must not "
     "change the next.)",
     form=True,
-)
-STALE_POSITIONS = Hint(
-    "By itself a call with positions is right, after a call with others it is not. (What you keep from one call must not change "
-    "the next.)",
-    form=True,
-)
-BASE_OF_POSITIONS = (
-    "With positions given, the default base is right, another one is not. (They are rotated by the same base.)"
 )
 CAUSAL = "With is_causal=True some token does not see just the tokens up to it. (The token at index i sees the indices 0..i.)"
 MODULE_BFLOAT16 = (
@@ -488,44 +417,9 @@ def longer_causal(weights: dict, n_heads: int, x: torch.Tensor, positions: torch
     return probe
 
 
-def rows_together(weights: dict, n_heads: int, x: torch.Tensor, rows: torch.Tensor, is_causal: bool) -> Probe:
-    """The outputs with one row of positions per text, minus those of each text by itself: zero."""
-
-    def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads)
-        alone = [
-            module(x[at : at + 1].clone(), positions=rows[at].clone(), is_causal=is_causal) for at in range(x.shape[0])
-        ]
-        return less(module(x.clone(), positions=rows.clone(), is_causal=is_causal), torch.cat(alone))
-
-    return probe
-
-
-def causal_in_bfloat16(weights: dict, n_heads: int, x: torch.Tensor, after_float32: bool = False) -> Probe:
-    """The last row with the mask minus the last row without it: zero, whatever the rotation."""
-
-    def probe(cls: Any) -> torch.Tensor:
-        module = built(cls, weights, n_heads)
-        if after_float32:
-            module(x.clone(), is_causal=True)
-        module.to(torch.bfloat16)
-        low = x.to(torch.bfloat16)
-        return less(module(low.clone(), is_causal=True)[:, -1].float(), module(low)[:, -1].float())
-
-    return probe
-
-
-def causal_means(weights: dict, x: torch.Tensor, at_0: bool = False) -> Probe:
-    """The causal output for x of a module with queries 0: means of the values so far, whatever the rotation. With all
-    positions 0 a table of angles of any length will do, so only the mask is tested."""
-    silent = weights | {"q_proj.weight": torch.zeros_like(weights["q_proj.weight"])}
-    options: dict[str, Any] = {"positions": torch.zeros(x.shape[1], dtype=torch.int64, device=x.device)} if at_0 else {}
-    return attended(silent, 1, x, is_causal=True, **options)
-
-
-def _reading_again(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
-    """The output of a module that was called before with the same tensors, holding other entries."""
-    return lambda cls: built(cls, weights, n_heads).called_again(REFILLED, *copies((x, positions)))
+def means(weights: dict, x: torch.Tensor, **options: Any) -> Probe:
+    """The output for x of a module with queries 0: means of the values, whatever the rotation."""
+    return attended(weights | {"q_proj.weight": torch.zeros_like(weights["q_proj.weight"])}, 1, x, **options)
 
 
 def _reading(weights: dict, n_heads: int, x: torch.Tensor, positions: torch.Tensor) -> Probe:
@@ -538,14 +432,9 @@ def beyond_the_default(weights: dict, n_heads: int, x: torch.Tensor, positions: 
     return lambda cls: less(given(cls), default(cls))
 
 
-def _apart(message: str) -> Callable[[Any], Fault | None]:
-    return lambda difference: None if bool((difference.abs() > 1e-2).any()) else Fault(message)
-
-
 @exercise(WEEK, "RotaryMultiHeadAttention")
 def RotaryMultiHeadAttention(check: Check) -> None:
     name = "RotaryMultiHeadAttention"
-    long = f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0{{}}, is_causal=True)"
     # Catches a wrong scale, a softmax over the queries, heads mixed with tokens, rotated values, only q or k rotated.
     with check.criterion("attention as such (all positions equal, so rotations cancel)", 0.25, golden=True):
         for batch, seq_len, d_model, n_heads in ((2, 5, 12, 2), (4, 4, 16, 4)):
@@ -560,10 +449,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         attention_in_order(check, name)
     # Catches positions ignored or looked up in a table of integers, and row 0 used for all sequences.
     with check.criterion("positions as given, also one row per sequence", 1, golden=True):
-        short_is_right, long_is_right, few_at_0, many_at_0 = causal_in_a_long_text(check, long)
         attention_after_positions(check, name, *attention_at_positions(check, name))
-        with check.where(short_is_right, ~long_is_right):
-            check.require(~many_at_0, f"{long.format(2050, '')}: {LONG_POSITIONS}", names=True)
     # Catches a hard-coded base of 10,000.
     with check.criterion("another base", 0.25, golden=True):
         attention_base(check, name)
@@ -572,9 +458,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         weights, x = weights_and_text(check, 2, 5, 16)
         given = 9 - 2 * check.randperm(5)
         causal_by_index(check, name, weights, x, given)
-        causal_in_half_precision(check, name, weights, x)
-        with check.where(~long_is_right, few_at_0):
-            check.require(many_at_0, f"{long.format(2050, AT_0)}: {LONG_TEXT}", names=True)
+        causal_long_text(check, name)
         causal_ends(check, name, weights, x, given)
         causal_far_below(check, name)
     # Catches positions or angles in bfloat16, frequencies in a buffer that .to() rounds, -1e9 as a mask in float16.
@@ -615,8 +499,8 @@ def attention_in_order(check: Check, name: str) -> None:
             ATTENDED,
             LENGTHS_ONE_BY_ONE,
         )
-    evaluated = attended(weights, 2, x, evaluating=True)
-    check.agrees(evaluated, f"{name}(16, 2).eval()(x {tuple(x.shape)})", ATTENDED, EVALUATING)
+    weights, x = weights_and_text(check, 1, 600, 2)
+    check.agrees(means(weights, x), f"{name}(2, 1)(x (1, 600, 2), q_proj 0)", ATTENDED, LONG_TEXT.format(600))
 
 
 def attention_at_positions(check: Check, name: str) -> tuple[dict, torch.Tensor, torch.Tensor]:
@@ -636,16 +520,6 @@ def attention_at_positions(check: Check, name: str) -> tuple[dict, torch.Tensor,
 
 
 def attention_after_positions(check: Check, name: str, weights: dict, x: torch.Tensor, rows: torch.Tensor) -> None:
-    # Both hold the same numbers with the same ends: only the order tells them apart.
-    order, other_order = at_positions(check, 0, 3, 4, 11), at_positions(check, 0, 4, 3, 11)
-    call = f"{name}(16, 2)(x {tuple(x.shape)}, positions [0, 4, 3, 11])"
-    with check.holds(attended(weights, 2, x, positions=other_order), call, ATTENDED):
-        check.agrees(
-            attended(weights, 2, x, before=[(x, {"positions": order})], positions=other_order),
-            f"{call} after the same with [0, 3, 4, 11]",
-            ATTENDED,
-            STALE_POSITIONS,
-        )
     call = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (3, 4)"
     check.agrees(attended(weights, 2, x.double(), positions=rows), f"{call}) in float64", ATTENDED, MODULE_FLOAT64)
     call = f"{name}(16, 2)(x {tuple(x.shape)})"
@@ -654,20 +528,13 @@ def attention_after_positions(check: Check, name: str, weights: dict, x: torch.T
         check.agrees(after, f"{call} after two calls with positions", ATTENDED, STALE)
 
 
-def causal_in_a_long_text(check: Check, call: str) -> tuple[Gate, Gate, Gate, Gate]:
-    """Return four gates: a short and a long text are right with positions 0..n-1 and, if the long one is not, with all
-    positions 0, where only the mask counts. Queries of 0 make all scores 0 whatever the rotation, so a long text can be
-    compared, mask chunks included. Two criteria use the gates, made here before a miss can end the first of them."""
-    weights, short = weights_and_text(check, 1, 3, 2)
-    long = check.randn(1, 2050, 2)
-    short_is_right = check.holds(causal_means(weights, short), call.format(3, ""), ATTENDED)
-    with short_is_right:
-        long_is_right = check.holds(causal_means(weights, long), call.format(2050, ""), ATTENDED)
-    with ~long_is_right:
-        few = check.holds(causal_means(weights, short, at_0=True), call.format(3, AT_0), ATTENDED)
-        with few:
-            many = check.holds(causal_means(weights, long, at_0=True), call.format(2050, AT_0), ATTENDED)
-    return short_is_right, long_is_right, few, many
+def causal_long_text(check: Check, name: str) -> None:
+    """With all positions 0 a table of angles of any length will do, so only the mask is tested."""
+    weights, _ = weights_and_text(check, 1, 1, 2)
+    short, long = ({"positions": at_positions(check, *[0] * n), "is_causal": True} for n in (3, 2050))
+    x, call = check.randn(1, 2050, 2), f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0, positions all 0, is_causal=True)"
+    with check.holds(means(weights, x[:, :3], **short), call.format(3), ATTENDED):
+        check.agrees(means(weights, x, **long), call.format(2050), ATTENDED, LONG_TEXT.format(2050))
 
 
 def attention_base(check: Check, name: str) -> None:
@@ -675,10 +542,6 @@ def attention_base(check: Check, name: str) -> None:
     check.agrees(attended(weights, 2, x), f"{name}(16, 2)(x {tuple(x.shape)})", ATTENDED)
     based = attended(weights, 2, x, base=7.5)
     check.agrees(based, f"{name}(16, 2, base=7.5)(x {tuple(x.shape)})", ATTENDED, BASE)
-    given, shown = at_positions(check, *range(3, 12)), f"(x {tuple(x.shape)}, positions 3..11)"
-    with check.holds(attended(weights, 2, x, positions=given), f"{name}(16, 2){shown}", ATTENDED):
-        based = attended(weights, 2, x, base=7.5, positions=given)
-        check.agrees(based, f"{name}(16, 2, base=7.5){shown}", ATTENDED, BASE_OF_POSITIONS)
     # At far positions a base of 10,001 moves some output by 0.004.
     check.agrees(
         beyond_the_default(weights, 2, x, far_positions(check, 9)),
@@ -697,22 +560,10 @@ def causal_by_index(check: Check, name: str, weights: dict, x: torch.Tensor, giv
         CAUSAL,
     )
     check.agrees(beyond_causal(weights, 2, x, given), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
-    rows = torch.stack((given, given.flip(0)))
-    rowwise, less_alone = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (2, 5)", "less each text by itself"
-    with check.holds(rows_together(weights, 2, x, rows, is_causal=False), f"{rowwise}) {less_alone}", ATTENDED):
-        together = rows_together(weights, 2, x, rows, is_causal=True)
-        check.agrees(together, f"{rowwise}, is_causal=True) {less_alone}", ATTENDED, CAUSAL_ROWS)
-
-
-def causal_in_half_precision(check: Check, name: str, weights: dict, x: torch.Tensor) -> None:
-    call = f"{name}(16, 2)(bfloat16 x {tuple(x.shape)}, is_causal=True), the last row less that without a mask"
-    with check.holds(causal_in_bfloat16(weights, 2, x), call, ATTENDED_BFLOAT16):
-        after = causal_in_bfloat16(weights, 2, x, after_float32=True)
-        check.agrees(after, f"{call}, after a call in float32", ATTENDED_BFLOAT16, CAUSAL_CONVERTED)
 
 
 def causal_ends(check: Check, name: str, weights: dict, x: torch.Tensor, given: torch.Tensor) -> None:
-    """Check that the first token sees only itself, whatever the rotation, and the last one more than itself."""
+    """Check that the first token sees only itself, whatever the rotation, also after a shorter text."""
     call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
     check.agrees(
         longer_causal(weights, 2, x, at_positions(check, 1, 1, 1, 1, 1)),
@@ -723,12 +574,6 @@ def causal_ends(check: Check, name: str, weights: dict, x: torch.Tensor, given: 
     )
     causal = attended(weights, 2, x, positions=given, is_causal=True)
     check.agrees(lambda cls: causal(cls)[:, 0], f"{call}, the first row", ATTENDED, CAUSAL_POSITIONS)
-    alone = attended(weights, 2, x[:, -1:], positions=given[-1:], is_causal=True)
-    check.satisfies(
-        lambda cls: less(causal(cls)[:, -1], alone(cls)[:, 0]),
-        f"{call}, the last row",
-        _apart(f"{call}: the last row does not depend on the tokens before it"),
-    )
 
 
 def causal_far_below(check: Check, name: str) -> None:
@@ -750,8 +595,6 @@ def attention_in_half_precision(check: Check, name: str) -> None:
     rounded, call = x.to(torch.bfloat16), f"{name}(32, 2).to(bfloat16)"
     probe = attended(weights, 2, rounded, positions=far)
     check.agrees(probe, f"{call}({shown})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
-    probe = attended(weights, 2, rounded, positions=far.float())
-    check.agrees(probe, f"{call}({shown} in float32)", ATTENDED_BFLOAT16, REAL_POSITIONS)
     check.has_dtype(attended(weights, 2, rounded), torch.bfloat16, f"{call}(bfloat16 x {tuple(x.shape)})")
     x = check.randn(1, 330, 32, dtype=torch.bfloat16)  # bfloat16 cannot count to 330
     check.agrees(attended(weights, 2, x), f"{call}(x {tuple(x.shape)})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
@@ -764,14 +607,8 @@ def attention_in_half_precision(check: Check, name: str) -> None:
 def attention_manners(check: Check, name: str) -> None:
     weights, x = weights_and_text(check, 2, 4, 12)
     equal, call = at_positions(check, 3, 3, 3, 3), f"{name}(12, 2)(x {tuple(x.shape)}, positions all 3)"
-    for given in (equal, equal.float(), equal.float().expand(2, 4).clone()):
-        words = f"{str(given.dtype).removeprefix('torch.')} of shape {tuple(given.shape)}"
-        check.unchanged(_reading(weights, 2, x, given), f"{call}, {words}", x, given)
+    check.unchanged(_reading(weights, 2, x, equal), call, x, equal)
     check.agrees(attended(weights, 2, x, positions=equal), call, ATTENDED)
-    moved, shown = at_positions(check, 3, 0, 7, 1), f"{name}(12, 2)(x {tuple(x.shape)}, positions [3, 0, 7, 1])"
-    with check.holds(attended(weights, 2, x, positions=moved), shown, ATTENDED):
-        again = f"{shown}, the same tensors as before with other entries"
-        check.agrees(_reading_again(weights, 2, x, moved), again, ATTENDED, AFTER_OTHER_ENTRIES)
     # gradients are products with one more matrix than the outputs, of the same order
     slope = attended(weights, 2, x, positions=equal, differentiate=True)
     check.agrees(slope, f"the gradient of {call}", ATTENDED, CUT)
@@ -906,21 +743,16 @@ def rotary_tables(check: Check) -> None:
             FRACTION,
         )
         check.agrees(calling(steps, 8, base=7.5), "rotary_tables(positions 0..5, 8, base=7.5)", near, BASE)
-        check.returns_new("rotary_tables(positions 0..5, 8, torch.float64)", steps, 8, torch.float64, tolerance=near)
-        check.agrees(calling(steps[5:], 2), "rotary_tables(positions [5], 2)", near, ONE_OF_THEM)
         check.agrees(calling(steps.int(), 6), "rotary_tables(int32 positions 0..5, 6)", near, INT32_POSITIONS)
         odd = torch.tensor([1.0, 257.0, 993.0, 2033.0], device=check.device)  # float16 holds these, bfloat16 does not
         exact, words = replace(FAR, exact_dtype=True), "[1, 257, 993, 2033]"
         check.agrees(calling(odd, 16), f"rotary_tables(float32 positions {words}, 16)", exact)
-        check.agrees(calling(odd.half(), 16), f"rotary_tables(float16 positions {words}, 16)", exact, HALF_POSITIONS)
         check.agrees(
             calling(odd, 16, dtype=torch.bfloat16),
             f"rotary_tables(float32 positions {words}, 16, torch.bfloat16)",
             Tolerance(rtol=0, atol=6e-3, exact_dtype=True),
             TABLES,
         )
-        real = steps.float()
-        check.unchanged(lambda f: f(real, 8), "rotary_tables(float32 positions 0..5, 8)", real)
 
     # Catches frequencies created on the CPU.
     with check.follows_device(0.25):
@@ -944,11 +776,9 @@ def decode_step_scores(check: Check) -> None:
     tolerance = Tolerance(rtol=0, atol=1e-3)
     # Catches the query at position 0 or one too far, keys unrotated or all at the end, scores scaled or softmaxed.
     with check.criterion("scores", 0.5, golden=True):
-        for shape in ((4, 4, 4, 6), (2, 3, 9, 8), (2, 2, 1, 4)):
+        for shape in ((4, 4, 4, 6), (2, 2, 1, 4), (2, 3, 9, 8)):
             q, keys, call = drawn(*shape)
             check.agrees(calling(q, keys), call, tolerance)
-        q, keys, call = drawn(2, 3, 9, 8)
-        check.agrees(calling(q, keys), f"{call}, other keys of a shape seen before", tolerance, OTHER_KEYS)
         q, other, call = drawn(2, 3, 10, 8)
         other = torch.cat((keys[:, :, :1], other[:, :, 1:]), dim=2)
         check.agrees(calling(q, other), f"{call}, one key more, the first as before", tolerance, OTHER_KEYS)

@@ -444,7 +444,7 @@ def rotary_scores(check: Check) -> None:
 
     # Catches no rotation, the wrong direction, a missing sine term, the true distances, a scale, the other layout.
     with check.criterion("distances clipped at a limit", 1.25, golden=True):
-        for shape in ((1, 1, 5, 5, 2, 2), (2, 3, 9, 9, 8, 4), (1, 2, 1, 40, 16, 31)):
+        for shape in ((1, 1, 5, 5, 2, 2), (2, 3, 9, 9, 8, 4)):
             *given, words = drawn(*shape)
             check.agrees(seen(calling(*given)), f"{words})", SCORES)
     # Catches one row of distances used for all queries, and distances computed from the indices.
@@ -465,13 +465,8 @@ def rotary_scores(check: Check) -> None:
         check.agrees(seen(calling(*double)), f"{words}) in float64", LIKE_QUERIES, DTYPE_OF_QUERIES)
         check.has_dtype(calling(q, k, distances), torch.float32, f"{words})")
         check.keeps(lambda f, *given: f(*given), f"{words})", q, k, distances)  # first: a write spoils the gradient
-        for place, argument in enumerate("qk"):
-            check.agrees(
-                differentiating(q, k, distances, at=place, keep=seen_part),
-                f"the gradient of {words}) for {argument}",
-                SCORES,
-                CUT,
-            )
+        slope = differentiating(q, k, distances, keep=seen_part)
+        check.agrees(slope, f"the gradient of {words}) for q", SCORES, CUT)
 
     # Catches frequencies created on the CPU.
     with check.follows_device(0.125):
@@ -516,10 +511,6 @@ AS_MANY_TARGETS = Hint(
 KEYS = "The keys must be ints: take the lengths as they were given."
 FROZEN = "The model's parameters no longer ask for gradients afterwards: measuring changes nothing."
 FLAGS = "Some training flag is not what it was before: note the flag of every submodule, and set each back at the end."
-FLAGS_OF_THE_FIRST = (
-    "After a first call the training flags are right, after a second one of the same model, switched to train mode in between, "
-    "they are not. (Note the flags at every call.)"
-)
 WEIGHTS = "The model's weights are not what they were before: measuring changes nothing."
 LENGTHS_READ = Hint(
     "The model reads other lengths than those asked for. (At length L it gets the L tokens tokens[:, -L-1:-1].)",
@@ -583,18 +574,6 @@ class Run:
             weights, flags, *rest = _fresh(self._arguments)
             model = measured.make(weights, list(flags))
             return measured.function(model, *rest), measured.observe(model), model
-
-
-class SecondRun(Run):
-    """A run on a model that was measured before and has been switched to train mode since."""
-
-    def _run(self, measured: Measured) -> tuple[Any, dict, Any]:
-        weights, flags, *rest = _fresh(self._arguments)
-        with torch.enable_grad():
-            model = measured.make(weights, list(flags))
-            measured.function(model, *rest)
-            model.train()
-            return measured.function(model, *_fresh(self._arguments)[2:]), measured.observe(model), model
 
 
 class Refusal(Run):
@@ -663,7 +642,7 @@ def _loss_by_length(check: Check) -> None:
     # Catches dropout left on, in the whole model or in parts of it.
     with check.criterion("the losses, model in train mode", 1, golden=True):
         losses_in_train_mode(check)
-    # Catches all parts left in one mode, only the outermost flag restored, flags recorded at the first call only.
+    # Catches all parts left in one mode, only the outermost flag restored.
     with check.criterion("every training flag and weight as it was", 0.75):
         runs = flags_and_weights(check)
     # Catches gradients recorded, kept or left switched off, losses as tensors, the longest window read at every length.
@@ -718,9 +697,6 @@ def flags_and_weights(check: Check) -> list[tuple[Run, str]]:
         check.agrees(left_behind("flags", run), f"the training flags after {shown}", EXACT, FLAGS)
     run, shown = runs[1]
     check.agrees(weights_left(run), f"the model's weights after {shown}", EXACT, WEIGHTS)
-    second = SecondRun(weights, EVAL, tokens, [6, 12], 4)
-    shown = shown_call("train mode, measured in eval mode before", tokens, [6, 12], 4)
-    check.agrees(left_behind("flags", second), f"the training flags after {shown}", EXACT, FLAGS_OF_THE_FIRST)
     return runs
 
 

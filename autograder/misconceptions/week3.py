@@ -512,22 +512,6 @@ def rope_keeps_rounded_tables(x, positions, base=10000.0, kept={}):  # noqa: B00
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).to(x.dtype)
 
 
-@wrong(WEEK, "apply_rotary_emb", 5.5, "apply_rotary_emb(x (2, 3, 4, 6), positions [4, 0, 9, 2]): a first call is right, a second one "
-       "is not after the entries of the same tensors have changed. (What you keep from a call must go by the entries.)",
-       remembers=True)
-def rope_keeps_tables_by_identity(x, positions, base=10000.0, kept={}):  # noqa: B006
-    d = x.shape[-1]
-    if d % 2:
-        raise ValueError("head_dim must be even")
-    if (positions, d, base) not in kept:
-        angle = positions[..., None] * base ** (-torch.arange(0, d, 2, device=x.device) / d)
-        kept[positions, d, base] = angle.unsqueeze(1) if positions.ndim == 2 else angle
-    angle = kept[positions, d, base]
-    even, odd = x[..., 0::2], x[..., 1::2]
-    cos, sin = angle.cos(), angle.sin()
-    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).to(x.dtype)
-
-
 @wrong(WEEK, "apply_rotary_emb", 5.5, DIAGNOSES["float32 out"])
 def rope_always_float32(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -1025,8 +1009,7 @@ edited(AttentionPlain, "attention_angles_in_input_dtype", 4.375, DIAGNOSES["low 
 edited(AttentionPlain, "attention_mask_by_position", 3.875, DIAGNOSES["mask by position"],
        ("torch.ones(n, n, dtype=torch.bool).triu(1)", "positions[None, :] > positions[:, None]"))
 edited(AttentionPlain, "attention_mask_for_2048_tokens", 3.875,
-       "RotaryMultiHeadAttention(2, 1)(x (1, 2050, 2), q_proj 0, positions all 0, is_causal=True): short texts are right, one of "
-       "2,050 tokens is not. (Texts may have any length.)",
+       "Short texts are right, one of 2,050 tokens is not. (Texts may have any length.)",
        ("torch.ones(n, n, dtype=torch.bool).triu(1)", "torch.ones(2048, 2048, dtype=torch.bool).triu(1)[:n, :n]"))
 edited(AttentionPlain, "attention_never_causal", 3.875, DIAGNOSES["no causal"],
        ("scores = scores.masked_fill(future", "scores.masked_fill(future"))

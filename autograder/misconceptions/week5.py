@@ -605,9 +605,6 @@ LOSS = {
     "left in eval": "The model is left in eval mode: put every submodule back as you found it.",
     "left in train": "Afterwards everything is in train mode, whatever it was before: restore what you found.",
     "top flag": "Only the outermost training flag is restored, and all parts follow it; restore every submodule's own.",
-    "flags of the first":
-        "After a first call the training flags are right, after a second one of the same model, switched to train mode in "
-        "between, they are not. (Note the flags at every call.)",
     "recorded": "The model runs with gradients recorded: measure under torch.no_grad().",
     "switched off": "Gradients stay switched off after your function: use `with torch.no_grad():`, which ends by "
                     "itself.",
@@ -669,9 +666,6 @@ edited(loss_plain, "loss_top_flag", 3.25, LOSS["top flag"], (RESTORE, "    model
 edited(loss_plain, "loss_top_flag_only", 3.25,
        "Only the outermost training flag is restored; the parts are left in eval mode.",
        (RESTORE, "    model.training = flags[0]\n"))
-edited(loss_plain, "loss_flags_of_the_first_call", 3.25, LOSS["flags of the first"],
-       ("[module.training for module in model.modules()]",
-        'model.__dict__.setdefault("flags", [module.training for module in model.modules()])'))
 edited(loss_plain, "loss_recorded", 3.5, LOSS["recorded"], ("with torch.no_grad():", "if True:"))
 edited(loss_plain, "loss_switched_off", 3.5, LOSS["switched off"],
        ("    with torch.no_grad():", "    torch.set_grad_enabled(False)\n    if True:"))

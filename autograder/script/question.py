@@ -16,7 +16,7 @@ from torch.utils import _pytree as trees
 
 from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import pullback
-from autograder.grading.sandbox.worker.tensors import call_before, make_module
+from autograder.grading.sandbox.worker.tensors import make_module, overwrite
 from autograder.script.answer import Answer, Given, answer_of
 
 Probe = Callable[[Any], Any]
@@ -33,7 +33,7 @@ class Question:
     method: str | None
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    again: str = ""
+    again: bool = False  # after a call with the same arguments, whose result is overwritten
     slope: Slope | None = None
     make: dict[str, Any] | None = None
     is_plain: bool = True  # its arguments are data and do not depend on answers
@@ -71,9 +71,9 @@ class Asked(Subject):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._ask(Question(None, None, args, kwargs))
 
-    def called_again(self, how: str, *args: Any) -> Any:
-        """Return the result of a call that follows an earlier one with the same arguments (see ``call_before``)."""
-        return self._ask(Question(None, None, args, {}, again=how))
+    def called_again(self, *args: Any) -> Any:
+        """Return the result of a call that follows an equal one, whose result was overwritten."""
+        return self._ask(Question(None, None, args, {}, again=True))
 
     def made(self, make: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Return a module of this class, loaded or moved as ``make`` says (see ``make_module``)."""
@@ -117,7 +117,8 @@ class Local(Asked):
                 raise StudentError(("KeyError",), unloaded)
             return module
         target = getattr(self.subject, question.method) if question.method else self.subject
-        call_before(question.again, target, question.args, question.kwargs)
+        if question.again:
+            overwrite(target(*question.args, **question.kwargs))
         return target(*question.args, **question.kwargs)
 
 

@@ -209,10 +209,9 @@ class FollowsDevice(Step):
 
 @dataclass(eq=False)
 class Refuses(Step):
-    """A step that requires this error. ``otherwise`` says what the object does instead, ``hint`` why that may be."""
+    """A step that requires this error. ``hint`` says why it may be missing."""
 
     error: type[Exception] = Exception
-    otherwise: str = ""
     remembers_errors = False
 
     def _of_value(self, got: Any, names: tuple[str, ...]) -> Fault | None:
@@ -220,7 +219,7 @@ class Refuses(Step):
         said = (str(self.hint),) if self.hint else ()
         return Fault(
             f"{self.call}: expected {due}, but nothing was raised",
-            (f"{self.call} must raise {due}; {self.otherwise}", *said),
+            (f"{self.call} must raise {due}; yours returns a value.", *said),
         )
 
     def fault(self, answer: Answer, names: tuple[str, ...] = ()) -> Fault | None:

@@ -414,45 +414,6 @@ def test_a_result_that_is_handed_out_twice_is_told():
     assert verdict.score == 0.5 and verdict.named == ["Kept."]
 
 
-def test_what_is_remembered_by_an_object_is_told():
-    def body(check):
-        golden(check)
-        with check.criterion("looks anew", 0.5):
-            check.looks_anew("double(x)", check.randn(5))
-
-    kept = {}
-
-    def keeps(x):
-        kept.setdefault(id(x), (x, 2 * x))  # keeps x, so that no other object gets its id
-        return kept[id(x)][1]
-
-    verdict = run(body, keeps)
-    assert verdict.score == 0.5 and "entries of the same tensors have changed" in verdict.named[0]
-    assert run(body, lambda x: 2 * x).score == 1.0
-
-
-def test_a_refusal_is_asked_for_twice():
-    def body(check):
-        golden(check)
-        with check.criterion("refuses", 0.5):
-            check.raises(calling(torch.ones(0)), ValueError, "double(nothing)")
-
-    def double(x, refused=[]):  # noqa: B006  what the test is about
-        if not x.numel() and not refused:
-            refused.append(x)
-            raise ValueError("empty")
-        return 2 * x
-
-    def right(x):
-        if not x.numel():
-            raise ValueError("empty")
-        return 2 * x
-
-    verdict = run(body, double, right)
-    assert verdict.score == 0.5 and "the first time" in verdict.named[0]
-    assert run(body, right, right).score == 1.0
-
-
 def test_what_is_asked_only_where_something_else_holds_leaves_no_trace():
     """The deciding question is neither counted nor diagnosed."""
 

@@ -1,7 +1,7 @@
 """Tensors in nested values and modules: finding, comparing, overwriting, loading. Used on both sides."""
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -102,33 +102,3 @@ def overwrite(value: Any) -> None:
     for tensor in tensors_in(value):
         with torch.no_grad(), contextlib.suppress(RuntimeError):  # an expanded one cannot be written to
             tensor.logical_not_() if tensor.dtype == torch.bool else tensor.add_(1)
-
-
-OVERWRITTEN, REFILLED = "overwritten", "refilled"
-
-
-def call_before(how: str, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    """Make an earlier call with the same arguments. ``OVERWRITTEN``: its result is overwritten. ``REFILLED``: during
-    this call the tensors hold their entries in another order, and are then refilled."""
-    if how == OVERWRITTEN:
-        overwrite(function(*args, **kwargs))
-    elif how == REFILLED:
-        refused = contextlib.suppress(Exception)  # an error of this call does not count
-        with _reordered(tensors_in((args, kwargs))), refused:
-            function(*args, **kwargs)
-
-
-@contextlib.contextmanager
-def _reordered(tensors: list[torch.Tensor]) -> Iterator[None]:
-    before = [tensor.detach().clone() for tensor in tensors]
-    _fill(tensors, [tensor.roll(1) for tensor in before])
-    try:
-        yield
-    finally:
-        _fill(tensors, before)
-
-
-def _fill(tensors: list[torch.Tensor], values: list[torch.Tensor]) -> None:
-    for tensor, value in zip(tensors, values, strict=True):
-        with torch.no_grad(), contextlib.suppress(RuntimeError):  # an expanded one cannot be written to
-            tensor.copy_(value)
