@@ -374,7 +374,7 @@ OTHER_N0 = Hint(
 def log_n_scale(check: Check) -> None:
     # Catches an inverted fraction, a difference, the logarithm of n / n0, no logarithm, YaRN's temperature.
     with check.criterion("more keys than in training", 1.5, golden=True):
-        for n, n0 in ((1000, 7), (512, 64), (65, 64)):
+        for n, n0 in ((1000, 300), (512, 64), (65, 64)):
             check.agrees(calling(n, n0), f"log_n_scale({n}, {n0})", RELATIVE)
     # Catches a clamp, a special case for one key, a factor cached by n alone, a tensor result.
     with check.criterion("as many or fewer: 1, and below 1", 0.5):
@@ -427,8 +427,8 @@ def clipped_distances(check: Check) -> None:
             at(n, n, limit)
     # Catches queries counted from position 0, and distances in int8.
     with check.criterion("fewer queries than keys: the last positions", 0.5, golden=True):
-        at(2, 6, 3, ALIGNED)
         at(1, 80, 31)
+        at(2, 6, 3, ALIGNED)
         at(1, 300, 200, FAR_DISTANCES)
 
 

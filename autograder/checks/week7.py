@@ -422,9 +422,9 @@ def CachedAttention(check: Check) -> None:
         check.agrees(probe, f"{call} in pieces of [4, 1]", MODULE, WITH_A_CACHE)
     # Catches a causal mask that is aligned at the top left, or missing.
     with check.criterion("pieces of any length", 1, golden=True):
-        arguments, weights, x, call = _cached(check, 2, 12, 32, 8, 2)
-        probe = in_pieces(arguments, weights, x, [5, 3, 4])
-        check.agrees(probe, f"{call} in pieces of [5, 3, 4]", MODULE, LATER_PIECES)
+        arguments, weights, x, call = _cached(check, 2, 24, 32, 8, 2)
+        probe = in_pieces(arguments, weights, x, [17, 3, 4])
+        check.agrees(probe, f"{call} in pieces of [17, 3, 4]", MODULE, LATER_PIECES)
         any_cut = check.reached()
     # Catches a module that remembers the text in a buffer or an attribute.
     with check.criterion("two continuations of one prefix", 0.5, golden=True):
@@ -659,7 +659,7 @@ def generate(check: Check) -> None:
     lengths: tuple[int, ...]
     # Catches padding on the right, and positions and a mask that ignore the padding.
     with check.criterion("the first token after prompts of different lengths", 0.75, golden=True):
-        for lengths in ((4,), (7, 3, 5), (1, 9)):
+        for lengths in ((4, 4), (7, 3, 5), (1, 9)):
             written(lengths, 1, PADDED if len(set(lengths)) > 1 else "")
     # Catches a cache, positions or a mask that do not grow.
     with check.criterion("the tokens after it, for prompts of one length", 0.75, golden=True):

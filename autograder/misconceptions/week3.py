@@ -153,6 +153,7 @@ DIAGNOSES = {
         "the cache.",
     "query after": "The query is one position too far: it belongs to the last key's position, n_keys - 1.",
     "keys only": "Your keys are not rotated: the cache holds them unrotated, so rotate key j to position j.",
+    "keys reversed": "Your keys are numbered backwards: key j of the cache is at position j.",
     "reversed": "The distance has the wrong sign: positions run backwards, or the rotation turns the wrong way.",
     "scaled": "The scores are scaled; this function returns them unscaled.",
     "softmaxed": "You return weights after a softmax; the exercise asks for the scores.",
@@ -374,6 +375,7 @@ edited(rope_plain, "rope_sin_cos_swapped", 0, DIAGNOSES["swapped"], ("cos, sin =
 edited(rope_plain, "rope_degrees", 0, DIAGNOSES["degrees"],
        ("positions[..., None] * theta", "torch.deg2rad(positions[..., None] * theta)"))
 edited(rope_plain, "rope_mirrored", 0, DIAGNOSES["mirrored"], ("even * cos - odd", "even * cos + odd"))
+edited(rope_plain, "rope_mirrored_below", 0, DIAGNOSES["mirrored"], ("even * sin + odd * cos", "odd * cos - even * sin"))
 edited(rope_plain, "rope_overwritten", 0, DIAGNOSES["overwritten"], ("second = even", "second = first"))
 edited(rope_plain, "rope_not_woven_back", 0, DIAGNOSES["apart"],
        ("torch.stack((first, second), dim=-1).flatten(-2)", "torch.cat((first, second), dim=-1)"))
@@ -429,6 +431,7 @@ def rope_exponent_i_over_d(x, positions, base=10000.0):
 
 
 @wrong(WEEK, "apply_rotary_emb", 0, DIAGNOSES["mixed tables"])
+@wrong(WEEK, "apply_rotary_emb_half", 0, DIAGNOSES["mixed tables"])
 def rope_mixed_layouts(x, positions, base=10000.0):
     d = x.shape[-1]
     if d % 2:
@@ -728,6 +731,7 @@ def half_clockwise(x, positions, base=10000.0):
     return (x * emb.cos() + torch.cat((x2, -x1), dim=-1) * emb.sin()).to(x.dtype)
 
 
+@wrong(WEEK, "apply_rotary_emb", 0, DIAGNOSES["mixed tables"])
 @wrong(WEEK, "apply_rotary_emb_half", 0, DIAGNOSES["mixed tables"])
 def half_mixed_layouts(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -1450,6 +1454,8 @@ edited(decode_plain, "decode_half_layout", 0, DIAGNOSES["half layout"], ("x[...,
        ("torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)", "torch.cat((a * c - b * s, a * s + b * c), -1)"))
 edited(decode_plain, "decode_scaled", 0, DIAGNOSES["scaled"], (PRODUCT, PRODUCT + " / math.sqrt(q.shape[-1])"))
 edited(decode_plain, "decode_reversed", 0, DIAGNOSES["reversed"], (PRODUCT, "q @ rope(k_cache, n - 1 - torch.arange(n)).mT"))
+edited(decode_plain, "decode_keys_reversed", 0, DIAGNOSES["keys reversed"],
+       (PRODUCT, "rope(q, newest) @ rope(k_cache, n - 1 - torch.arange(n)).mT"))
 edited(decode_plain, "decode_turned_shape", 0, DIAGNOSES["turned shape"],
        (PRODUCT, "rope(k_cache, torch.arange(n)) @ rope(q, newest).mT"))
 edited(decode_plain, "decode_own_base", 0.625, DIAGNOSES["base"], ("* base **", "* 10000.0 **"))
