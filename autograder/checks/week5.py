@@ -427,7 +427,7 @@ def clipped_distances(check: Check) -> None:
             at(n, n, limit)
     # Catches queries counted from position 0, and distances in int8.
     with check.criterion("fewer queries than keys: the last positions", 0.5, golden=True):
-        at(1, 80, 31)
+        at(1, 80, 31, ALIGNED)
         at(2, 6, 3, ALIGNED)
         at(1, 300, 200, FAR_DISTANCES)
 
