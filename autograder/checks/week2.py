@@ -7,7 +7,7 @@ mistaken for a wrong layout or exponent. Widths start at 6: with one pair all la
 import math
 from collections.abc import Callable
 from decimal import Context, Decimal
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -79,14 +79,8 @@ def wavelengths_by_hand(check: Check) -> None:
 
 # ---- the table ------------------------------------------------------------------------------------------------------
 
-FINE = 16.000001  # half way between two float32 numbers
-FINE_BASE = "A base with eight digits goes wrong far out: it is a Python float, and float32 would round it."
 LEFT_BASE = "With another base offsets to the right are right, one to the left is not. (It takes the same base.)"
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
-ANY_LENGTH = Hint("Some long tables are right, one of another length is not. (A table may have any length.)", form=True)
-ANY_OFFSET = Hint("Offsets up to 100,000 are right, one beyond is not. (It is any int.)", form=True)
-STEEP = 30_000.0
-SMALL_ANGLES = "Large entries are right, small ones are not. (The sine of a slow pair is small, and not zero.)"
 FAR_ANGLES = Hint(
     "Positions near 0 are right, far ones are off by the size of a rounding error. (Positions, frequencies and "
     "angles are float64 or Python floats; only the finished sines and cosines are rounded.)",
@@ -100,7 +94,6 @@ WIDTH = "Some widths are right, another one is not."
 NEGATIVE = (
     "Offsets to the right are right, 0 or a negative one is not. (The same formula holds for every whole number.)"
 )
-AFTER_ITS_OPPOSITE = "By itself the offset 9 is right, after the offset -9 it is not. (What you keep from one call must not change the next.)"
 
 
 def named(condition: bool, sentence: str) -> Fault | None:
@@ -129,30 +122,23 @@ def sinusoidal_positional_encoding(check: Check) -> None:
     with check.criterion("values near position 0", 1.5, golden=True):
         check.satisfies(calling(7, 6), f"{name}(7, 6)", _without_extra_axis)
         near(7, 6)
-        for seq_len in (int(check.randint(17, 60)), 1, 2048):
+        for seq_len in (int(check.randint(17, 60)), 1):
             near(seq_len, 6, LENGTH)
-        for seq_len, d_model in ((33, 64), (9, 2), (2, 98)):
+        for seq_len, d_model in ((33, 64), (9, 2), (2, 98)):  # 1/98 is rounded so that arange(0, 1, 2/98) is too long
             near(seq_len, d_model, WIDTH)
     # Catches a hard-coded base of 10,000, and a base remembered from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         near(10, 16)
         check.agrees(calling(9, 8, 500), f"{name}(9, 8, 500)", NEAR, BASE)
         near(9, 8, REMEMBERED_BASE)  # first asked with another base: exposes a remembered base
-        check.agrees(calling(9, 8, base=7.5), f"{name}(9, 8, base=7.5)", NEAR, BASE)
     # Catches positions, frequencies or angles in float32, and a table of a fixed maximum length.
     with check.criterion("within 1e-5 up to position 100,000", 1, golden=True):
         near(7, 6)  # next the longest table, where coarse angles are unmistakable
-        for seq_len, d_model in ((100_001, 4), (3000, 12), (990, 64)):  # float32 does not hold 2t/12 exactly
+        for seq_len, d_model in ((100_001, 4), (3000, 24)):  # float32 does not hold 2t/24 exactly
             check.agrees(calling(seq_len, d_model), f"{name}({seq_len}, {d_model})", EXACT, FAR_ANGLES)
-        for seq_len in (8192, 100_050):
-            near(seq_len, 2, ANY_LENGTH)
-        with check.holds(calling(9, 4, base=FINE), f"{name}(9, 4, base={FINE})", NEAR):
-            check.agrees(calling(6001, 4, base=FINE), f"{name}(6001, 4, base={FINE})", EXACT, FINE_BASE)
     # Catches a float64 result, and a cached table that the caller can overwrite.
     with check.criterion("returns float32, a new tensor on each call", 0.5):
-        for given in ((5, 8), (1, 8), (20_000, 2)):
-            check.has_dtype(calling(*given), torch.float32, f"{name}{given}")
-        check.has_dtype(calling(5, 8, base=500.0), torch.float32, f"{name}(5, 8, base=500)")
+        check.has_dtype(calling(5, 8), torch.float32, f"{name}(5, 8)")
         check.returns_new(f"{name}(5, 8)", 5, 8, tolerance=NEAR)
     # Catches an odd width that is accepted or raises another error.
     with check.criterion("refuses an odd d_model", 0.5):
@@ -173,16 +159,13 @@ def shift_matrix(check: Check) -> None:
     # Catches the transpose, the layout [sin | cos], mirrored or diagonal blocks, a matrix right only at position 0.
     with check.criterion("offsets to the right", 1.5, golden=True):
         check.satisfies(calling(1, 6), f"{name}(1, 6)", _not_diagonal)
-        for offset, d_model in ((1, 6), (5, 16), (drawn, 8), (7, 2)):
+        for offset, d_model in ((1, 6), (5, 16), (drawn, 8)):
             near(offset, d_model)
-        near(2, 98, WIDTH)  # 1/98 is rounded so that arange(0, 1, 2/98) has one number too many
     # Catches a dropped sign of the offset, and code that steps only to the right.
     with check.criterion("offset 0 and offsets to the left", 0.75, golden=True):
-        near(3, 6)  # 0 comes last: it is the identity for nearly every mistake; -1 and -2 have the same hash
-        for offset, d_model in ((-drawn, 16), (-1, 6), (-2, 6), (0, 10)):
+        near(3, 6)  # 0 comes last: it is the identity for nearly every mistake
+        for offset, d_model in ((-drawn, 16), (-1, 6), (0, 10)):
             near(offset, d_model, NEGATIVE)
-        with check.holds(calling(-9, 18), f"{name}(-9, 18)", NEAR):  # a width that no other check uses
-            near(9, 18, AFTER_ITS_OPPOSITE)
     # Catches a hard-coded base of 10,000, even if only for one sign of the offset, and a remembered base.
     with check.criterion("another base", 0.5, golden=True):
         near(5, 16)
@@ -190,22 +173,13 @@ def shift_matrix(check: Check) -> None:
         near(4, 12, REMEMBERED_BASE)  # first asked with another base
         with check.holds(calling(-4, 12), f"{name}(-4, 12)", NEAR):
             check.agrees(calling(-4, 12, base=7.5), f"{name}(-4, 12, base=7.5)", NEAR, LEFT_BASE)
-    # Catches frequencies or angles in float32, small sines that become 0, a base rounded to float32.
+    # Catches exponents, frequencies or angles in float32.
     with check.criterion("within 1e-5 up to offsets of 100,000", 0.5, golden=True):
         near(3, 6)
-        for offset, d_model in ((100_000, 20), (99_990 - drawn, 32)):
-            check.agrees(calling(offset, d_model), f"{name}({offset}, {d_model})", EXACT, FAR_ANGLES)
-        with check.holds(calling(-drawn, 8), f"{name}({-drawn}, 8)", NEAR):
-            check.agrees(calling(drawn - 99_990, 8), f"{name}({drawn - 99_990}, 8)", EXACT, FAR_ANGLES)
-        with check.holds(calling(5, 16, base=STEEP), f"{name}(5, 16, base={STEEP:g})", NEAR):
-            check.agrees(calling(1, 64, base=STEEP), f"{name}(1, 64, base={STEEP:g})", EXACT, SMALL_ANGLES)
-        check.agrees(calling(100_003, 4), f"{name}(100003, 4)", NEAR, ANY_OFFSET)  # too far for the promise of 1e-5
-        with check.holds(calling(9, 8, base=FINE), f"{name}(9, 8, base={FINE})", NEAR):
-            check.agrees(calling(100_000, 8, base=FINE), f"{name}(100000, 8, base={FINE})", EXACT, FINE_BASE)
-    # Catches a float64 result, even if only for some offsets, and a cached matrix that the caller can overwrite.
+        check.agrees(calling(100_000, 20), f"{name}(100000, 20)", EXACT, FAR_ANGLES)
+    # Catches a float64 result, and a cached matrix that the caller can overwrite.
     with check.criterion("returns float32, a new tensor on each call", 0.25):
-        for offset in (3, 0, -3):
-            check.has_dtype(calling(offset, 8), torch.float32, f"{name}({offset}, 8)")
+        check.has_dtype(calling(3, 8), torch.float32, f"{name}(3, 8)")
         check.returns_new(f"{name}(3, 8)", 3, 8, tolerance=NEAR)
     # Catches an odd width that is accepted, or refused for some offsets only.
     with check.criterion("refuses an odd d_model", 0.5):
@@ -219,36 +193,10 @@ SUM = Tolerance(rtol=0, atol=1e-5)
 TABLE_GRADIENT = "The gradient for the table is wrong: every row must be trained, and enter the sum once, as it is."
 # rows are float32: their sum with a float64 x is exact but for the last bits of float64
 EXACT_SUM = Tolerance(rtol=0, atol=1e-12)
+OTHER_LENGTHS = Hint(
+    "A first text is right, one of another length after it is not. (The rows are taken anew in each call.)", form=True
+)
 IN_FLOAT64 = "In float32 the sum is right, in float64 it is not. (x is not rounded: the rows take its dtype.)"
-RELOADED = Hint(
-    "By itself a call is right; after another call and load_state_dict it is not. (What you keep from a call must not hide new "
-    "rows.)",
-    form=True,
-)
-AFTER_BFLOAT16 = Hint(
-    "After an input in bfloat16 one in float32 goes wrong: .to() and .half() on a module change the module itself. (Round "
-    "the rows, not the table.)",
-    form=True,
-)
-LONGER = Hint("A first text is right, a longer one after it is not. (The rows are taken anew in each call.)", form=True)
-SHORTER = Hint(
-    "A first text is right, a shorter one after it is not. (The rows are taken anew in each call.)", form=True
-)
-SMALLER = Hint(
-    "A first batch is right, a smaller one after it is not. (What you keep from one call must not change the next.)",
-    form=True,
-)
-RELOADED_EVALUATING = Hint(
-    "In train mode the rows that load_state_dict brings are added, after .eval() they are not. (What you keep from a call must "
-    "not hide new rows.)",
-    form=True,
-)
-LOW_GRADIENT = Hint(
-    "In float32 the gradient for the table is right, for an input in bfloat16 it is not. (Rows are rounded by .to(), "
-    "which stays in the graph.)",
-    form=True,
-)
-HALF_GRADIENT = Tolerance(rtol=0, atol=0.05)  # a sum of two weights of at most 1, each rounded to 2^-9, rounded again
 LOW_SUM = Tolerance(rtol=0, atol=0.06)  # bfloat16 sums below 6, rounded once or twice: relative 2^-8
 
 
@@ -274,35 +222,13 @@ def added_as_it_lies(rows: torch.Tensor, x: torch.Tensor) -> Probe:
     return lambda cls: holding(cls, rows)(x.clone(memory_format=torch.preserve_format))
 
 
-def added_after(rows: torch.Tensor, first: torch.Tensor, x: torch.Tensor) -> Probe:
-    """The module's output for x after it has read another text."""
+def added_by_turns(rows: torch.Tensor, x: torch.Tensor, short: int) -> Probe:
+    """The module's outputs for x and for its first tokens again, after it has read only these."""
 
-    def probe(cls: Any) -> torch.Tensor:
+    def probe(cls: Any) -> dict[str, torch.Tensor]:
         module = holding(cls, rows)
-        module(first.clone())
-        return module(x.clone())
-
-    return probe
-
-
-def added_again(rows: torch.Tensor, other: torch.Tensor, x: torch.Tensor, evaluating: bool = False) -> Probe:
-    """The module's output for x with these rows, after a call with other rows."""
-
-    def probe(cls: Any) -> torch.Tensor:
-        module = holding(cls, other)
-        if evaluating:
-            module.eval()
-        module(x.clone())
-        return module.made({"again": rows})(x.clone())
-
-    return probe
-
-
-def evaluating(max_len: int, d_model: int, x: torch.Tensor) -> Probe:
-    def probe(cls: Any) -> torch.Tensor:
-        module = cls(max_len, d_model)
-        module.eval()
-        return module(x.clone())
+        module(x[:, :short].clone())
+        return {"the longer text": module(x.clone()), "the shorter one again": module(x[:, :short].clone())}
 
     return probe
 
@@ -363,13 +289,13 @@ def LearnedPositionalEmbedding(check: Check) -> None:
     name = "LearnedPositionalEmbedding"
     # Catches rows added along the batch axis, wrong rows, one row for all; x or rows scaled, multiplied or left out.
     with check.criterion("adds row p to position p", 0.75, golden=True):
-        for sizes in ((6, 5, 5, 3), (7, 2, 4, 6), (5, 3, 1, 4), (601, 1, 600, 2)):
+        for sizes in ((6, 5, 5, 3), (7, 2, 4, 6), (5, 3, 1, 4)):
             rows, x, call = rows_and_text(check, *sizes)
             check.agrees(added(rows, x), call, SUM)
-    # Catches a buffer, a frozen or detached table, a second parameter, x changed in place, rows cached from another x.
+    # Catches a buffer, a frozen or detached table, a second parameter, x changed in place, rows cached from another text.
     with check.criterion("one trainable tensor; gradients reach every row of it and x; x stays as it is", 0.5):
         trained_table(check)
-    # Catches a result always in float32, the table itself rounded, rows cached before load_state_dict, `view`.
+    # Catches a result always in float32, a sum rounded to float32, `view`.
     with check.criterion("keeps the dtype of x, contiguous or not", 0.125):
         dtypes_of_x(check)
     # Catches positions clamped, wrapped around, cut off or given zeros past the table, one row that broadcasts, >= for >.
@@ -385,8 +311,6 @@ def LearnedPositionalEmbedding(check: Check) -> None:
                 f"{name}({max_len}, {d_model})(x {tuple(x.shape)})",
                 DIAGNOSES["broadcast" if max_len == 1 else "silent"],
             )
-        x = torch.zeros(2, 6, 3)
-        check.raises(evaluating(5, 3, x), Exception, f"{name}(5, 3).eval()(x {tuple(x.shape)})")
 
     # Catches positions created on the CPU.
     with check.follows_device(0.125):
@@ -408,16 +332,10 @@ def trained_table(check: Check) -> None:
     check.satisfies(lambda cls: list(cls(7, 6).parameters()), f"{name}.parameters()", _one_table)
     check.satisfies(recording_a_graph(rows, x), call, _of_the_table(call, x + rows[: x.shape[1]]))
     check.keeps(_with(rows), call, x)
-    low = x.to(torch.bfloat16)
-    check.unchanged(partial(_with(rows), x=low), f"{call} in bfloat16", low)
     check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
     rows, x, call = rows_and_text(check, 7, 2, 7, 6)
     check.agrees(table_gradient(rows, x), f"the gradient for the table of {call}", SUM, TABLE_GRADIENT)
-    check.agrees(added_after(rows, x[:, :3], x), f"{call} after a text of 3 tokens", SUM, LONGER)
-    check.agrees(added_after(rows, x, x[:, :3]), f"{name}(x (2, 3, 6)) after a text of 7 tokens", SUM, SHORTER)
-    check.agrees(added_after(rows, torch.cat((x, x)), x), f"{call} after a batch of 4", SUM, SMALLER)
-    call = f"the gradient for the table of {call} in bfloat16"
-    check.agrees(table_gradient(rows, x.to(torch.bfloat16)), call, HALF_GRADIENT, LOW_GRADIENT)
+    check.agrees(added_by_turns(rows, x, 3), f"{name} on texts of 3, 7 and 3 tokens", SUM, OTHER_LENGTHS)
 
 
 def dtypes_of_x(check: Check) -> None:
@@ -429,11 +347,6 @@ def dtypes_of_x(check: Check) -> None:
     for given, words, tolerance, hint in ((low, "bfloat16", LOW_SUM, ""), (wide, "float64", EXACT_SUM, IN_FLOAT64)):
         check.has_dtype(added(rows, given), given.dtype, f"{call} in {words}")
         check.agrees(added(rows, given), f"{call} in {words}", tolerance, hint)
-    check.agrees(added_after(rows, low, x), f"{call} after the same in bfloat16", SUM, AFTER_BFLOAT16)
-    again = "once more after load_state_dict"
-    check.agrees(added_again(rows, 5 - rows, low), f"{call} in bfloat16, {again}", LOW_SUM, RELOADED)
-    evaluated = added_again(rows, 5 - rows, x, evaluating=True)
-    check.agrees(evaluated, f"{call} after .eval(), {again}", SUM, RELOADED_EVALUATING)
 
 
 # ---- the counterexample ---------------------------------------------------------------------------------------------
@@ -509,7 +422,7 @@ def similarity_counterexample(check: Check) -> None:
     # Catches a search that ends before the first rise of a wide encoding, or mistakes rounding for a rise.
     with check.criterion("any even width up to 1024", 1, golden=True):
         drawn = 2 * int(check.randint(5, 512))
-        # 90, 204 and 400 expose bases of 20,000, 10,100 and 5,000. If a search of round length ends at its least
-        # product, the next one may be lower: 58, 90, 130, 138, 226, 244, 300, 348, 420 and 580 expose such searches.
-        for d_model in (6, 32, 58, 90, 130, 138, 204, 226, 244, 300, 348, 400, 420, 580, 800, 1024, drawn):
+        # 90 and 400 expose bases of 20,000 and 5,000. If a search of round length ends at its least product, the next one
+        # may be lower: 58, 138, 300, 348, 420 and 580 expose such searches.
+        for d_model in (6, 32, 58, 90, 138, 300, 348, 400, 420, 580, 800, 1024, drawn):
             require_counterexample(check, d_model)

@@ -20,7 +20,7 @@ from autograder.checks.attention_modules import (
     weights_and_text,
 )
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, exercise
-from autograder.checks.probes import less, made_there
+from autograder.checks.probes import made_there
 from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.script.answer import by_student
 from autograder.script.compare import CUT, FOUR_DIGITS, FOUR_PLACES, Tolerance, kind
@@ -91,15 +91,11 @@ OTHER_COUNTS = (
     "two come first, then every second one of the next larger.)"
 )
 MANY_HEADS = Hint(
-    "With up to 71 heads the slopes are right, with 128 or 300 they are not. (There may be any number of heads: c is the "
-    "largest power of two that is not above it.)",
+    "With up to 16 heads the slopes are right, with 128 they are not. (There may be any number of heads: c is the largest "
+    "power of two that is not above it.)",
     form=True,
 )
-MANY_KEYS = Hint("Small biases are right, one of 2,051 keys is not.", form=True)
-ONE_QUERY = Hint(
-    "Several queries without n_keys are right, a single one is not: there is one key then as well.",
-    form=True,
-)
+MANY_KEYS = Hint("Small biases are right, one of 600 keys is not.", form=True)
 
 
 REMEMBERED = Hint(
@@ -126,18 +122,16 @@ ONE_STEP = Hint(
 def alibi_slopes(check: Check) -> None:
     # Catches k counted from 0, the smallest slope first, 1/2^k, halved or integer exponents, a special case for 1 head.
     with check.criterion("powers of two", 1.25, golden=True):
-        for n_heads in (8, 16, 2, 1):
+        for n_heads in (8, 16, 1):
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES)
     # Catches one formula for all counts, sorted slopes, the wrong slopes of the larger set, the larger set cut off.
     with check.criterion("other numbers of heads", 1.25, golden=True):
-        for n_heads in (12, 3, 15, 71):  # 15 is nearer to the larger power of two than to the smaller one
+        for n_heads in (12, 3, 15):  # 15 is nearer to the larger power of two than to the smaller one
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, OTHER_COUNTS)
-        for n_heads in (128, 300):
-            check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, MANY_HEADS)
+        check.agrees(calling(128), "alibi_slopes(128)", SLOPES, MANY_HEADS)
     # Catches a float64 result, and a cached tensor that the caller can overwrite.
     with check.criterion("float32, a new tensor on each call", 0.5):
-        for n_heads in (8, 12):
-            check.has_dtype(calling(n_heads), torch.float32, f"alibi_slopes({n_heads})")
+        check.has_dtype(calling(8), torch.float32, "alibi_slopes(8)")
         check.returns_new("alibi_slopes(8)", 8, tolerance=SLOPES)
 
 
@@ -150,22 +144,19 @@ def alibi_bias(check: Check) -> None:
     with check.criterion("as many queries as keys", 1.5, golden=True):
         for n_heads, n in ((4, 4), (8, 7), (2, 12)):
             same(n_heads, n)
-        same(16, 1, hint=ONE_QUERY)  # sizes used only here: caching is left to REMEMBERED
-    # Catches queries counted from position 0, n_keys ignored, rows and columns swapped, a bias cached for another n.
+    # Catches queries counted from position 0, n_keys ignored, distances cut off or in bfloat16, a bias cached for another n.
     with check.criterion("fewer queries than keys: the last positions", 1.5, golden=True):
-        for arguments in ((4, 1, 4), (4, 3, 4), (2, 5, 9), (8, 1, 30)):
+        for arguments in ((4, 3, 4), (2, 5, 9), (8, 1, 30)):
             same(*arguments, hint=ONE_STEP)
         same(8, 1, 31, hint=REMEMBERED)
-        same(2, 2, 2051, hint=MANY_KEYS)  # no half precision can hold 2,049; some right answers build the whole square
+        same(2, 2, 600, hint=MANY_KEYS)  # bfloat16 holds whole numbers up to 256 only
     # Catches slopes that are right for powers of two only.
     with check.criterion("other numbers of heads", 0.5, golden=True):
         same(1, 3)
-        for n_heads, n in ((12, 6), (3, 5)):
-            same(n_heads, n, hint=OTHER_COUNTS)
+        same(12, 6, hint=OTHER_COUNTS)
     # Catches a float64 result, and a cached bias that the caller can overwrite.
     with check.criterion("float32, a new tensor on each call", 0.5):
         check.has_dtype(calling(4, 5), torch.float32, "alibi_bias(4, 5)")
-        check.has_dtype(calling(12, 1, 5), torch.float32, "alibi_bias(12, 1, 5)")
         check.returns_new("alibi_bias(4, 3, 5)", 4, 3, 5, tolerance=BIAS)
 
 
@@ -278,15 +269,12 @@ def clear_cases(check: Check) -> None:
 
 def close_cases(check: Check) -> None:
     high = torch.zeros(1, 1, 2, 3000, device=check.device)  # biases are multiples of 0.5: exact even in float32
-    # float32 numbers near 0.37 * 12,000 are 5e-4 apart. In the second case one row of six differs, so that the
-    # mean over 72,000 weights is below 1e-5.
-    long = check.randn(1, 3, 2, 12_000)
+    long = check.randn(1, 3, 2, 12_000)  # float32 numbers near 0.37 * 12,000 are 5e-4 apart
     answers_agree(
         check,
         [
             (high, [0.5], True, "slope 0.5, all 0", OVERFLOW),
             (long, [0.37] * 3, True, "slopes 0.37", LONG),
-            (long, [0.37, 0.0, 0.0], False, "one slope not zero", LONG),
             (long[:, :, 1:], [0.37] * 3, False, "slopes 0.37", LONG),
             # Two keys of equal weight, one of them after the query: the weights differ by half the slope.
             (torch.zeros(1, 1, 2, 2, device=check.device), [1.4e-5], False, "slope 1.4e-5", SMALL),
@@ -299,27 +287,17 @@ def close_cases(check: Check) -> None:
 
 def equivalence_manners(check: Check) -> None:
     scores = check.randn(1, 4, 3, 3)
-    double, given = scores.double(), torch.tensor(FOUR_SLOPES, device=check.device)
-    wide = given.double()
-
-    def on_double(slope: torch.Tensor, causal: bool) -> Probe:
-        """A call in float64, where `.double()` returns its argument itself."""
-        return lambda f: f(double, slope, causal)
-
-    for slope, causal, words in ((given, True, "four slopes"), (wide, False, "four float64 slopes")):
-        check.unchanged(
-            on_double(slope, causal),
-            f"per_key_bias_is_equivalent(float64 scores (1, 4, 3, 3), {words}, causal={causal})",
-            double,
-            slope,
-        )
-    for shown, slope, causal, words in (
-        (scores, given, True, "four slopes"),
-        (scores[:, :, 2:], given, False, "four slopes"),
-        (scores, torch.zeros_like(given), False, "slopes all zero"),
-    ):
-        call = f"per_key_bias_is_equivalent(scores {tuple(shown.shape)}, {words}, causal={causal})"
-        check.satisfies(calling(shown, slope, causal), call, _a_bool(call))  # its value is compared above
+    given = torch.tensor(FOUR_SLOPES, device=check.device)
+    double, wide = scores.double(), given.double()  # .double() returns these themselves
+    check.unchanged(
+        lambda f: f(double, wide, False),
+        "per_key_bias_is_equivalent(float64 scores (1, 4, 3, 3), four float64 slopes, causal=False)",
+        double,
+        wide,
+    )
+    for shown, causal in ((scores, True), (scores[:, :, 2:], False)):
+        call = f"per_key_bias_is_equivalent(scores {tuple(shown.shape)}, four slopes, causal={causal})"
+        check.satisfies(calling(shown, given, causal), call, _a_bool(call))  # its value is compared above
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
@@ -327,7 +305,6 @@ def equivalence_manners(check: Check) -> None:
 # float32 attention of scores of order 2 is off by 1e-5; the mistakes of the bank move some output by more than 0.02.
 ATTENDED = Tolerance(rtol=0, atol=1e-3)
 EXACTLY = Tolerance(rtol=0, atol=1e-5)  # float64 with slopes and bias in float32, as the functions return them
-SAME = Tolerance(rtol=0, atol=1e-4)  # two answers of one module to one question; a rounded bias moves some by 1e-3
 # The whole module in half precision on up to 290 tokens: over 30 seeds and nine ways to write attention, right modules
 # differed by at most 0.08 and 0.007; positions counted in bfloat16 move some output by 0.25 or more (300 seeds).
 ATTENDED_HALF = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
@@ -344,7 +321,7 @@ SWITCHED = Hint(
     form=True,
 )
 OPEN_COUNTS = (
-    "With the mask 12, 3 and 6 heads are right, without it 6 heads are not. (The slopes are the same with the mask and "
+    "With the mask 12 and 6 heads are right, without it 6 heads are not. (The slopes are the same with the mask and "
     "without.)"
 )
 LENGTHS = Hint(
@@ -356,24 +333,11 @@ CONVERTED = Hint(
     "call must not change the next.)",
     form=True,
 )
-BACK = (
-    "In float32 the module gives something else if it was called in bfloat16 before. (What you keep from one call must not "
-    "change the next.)"
-)
 GRADIENT_IN_EVAL = "In train mode the gradient is right, after .eval() it is not."
 WEIGHTS_TRAIN = Hint(
     "The gradient with respect to x is right, but that of some projection's weights is not. (All four are trained: "
     "nothing is frozen, and none of them is used through .data or detach.)",
     form=True,
-)
-HALF_OPEN = Hint(
-    "After .to(bfloat16) the module is right with the mask, but not without it. (There the bias is built as well from "
-    "exact positions in float32 and cast to the dtype of the scores.)",
-    form=True,
-)
-OPEN_AFTER_CAUSAL = (
-    "In float64 the module goes wrong without the mask after a call with it. (What you keep from one call must not change the "
-    "next.)"
 )
 HALF = (
     "The module is right in float32, but not after .to({}). (The bias is built from exact positions in "
@@ -388,24 +352,6 @@ def attended_by_turns(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
         module = built(cls, weights, n_heads)
         module(x.clone())
         return {"without the mask": module(x.clone(), is_causal=False), "with it again": module(x.clone())}
-
-    return probe
-
-
-def changed_by_half(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
-    """The change that a call in bfloat16 makes to the float32 output for x. The conversion has rounded the weights and
-    buffers of both outputs."""
-
-    def probe(cls: Any) -> torch.Tensor:
-        outputs = []
-        for called_between in (True, False):
-            module = built(cls, weights, n_heads)
-            module.to(torch.bfloat16)
-            if called_between:
-                module(x.to(torch.bfloat16))
-            module.to(torch.float32)
-            outputs.append(module(x.clone()))
-        return less(*outputs)
 
     return probe
 
@@ -456,11 +402,12 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
     # Catches slopes that are right for powers of two only.
     with check.criterion("other numbers of heads", 0.5, golden=True):
         other_head_counts(check, name, open_right)
-    # Catches positions counted in half precision, a bias not cast, -1e9 for -inf, values cached in another dtype.
+    # Catches positions counted in half precision, a bias not cast or kept from another dtype, -1e9 for -inf.
     with check.criterion("float64, bfloat16 and float16", 1, golden=True):
         weights, x = attention_dtypes(check, name)
-        open_dtypes(check, name, weights, x, open_right)
-        conversions(check, name, weights, x)
+        converted = attended_after_conversion(weights, 8, x[:, :5].to(torch.bfloat16), is_causal=True)
+        call = f"{name}(32, 8) in float32, then after .to(bfloat16), on x (1, 5, 32)"
+        check.agrees(converted, call, ATTENDED_HALF[torch.bfloat16], CONVERTED)
         scores_far_below(check, name)
     # Catches biases, and a table in the state_dict, even if a call puts it there.
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.5):
@@ -479,7 +426,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
 
 
 def causal_attention(check: Check, name: str) -> None:
-    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2), (2, 3, 8, 1)):
+    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2)):
         weights, x = weights_and_text(check, batch, seq_len, d_model)
         call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}"
         check.agrees(attended(weights, n_heads, x, is_causal=True), f"{call}, is_causal=True)", ATTENDED)
@@ -492,13 +439,8 @@ def causal_attention(check: Check, name: str) -> None:
     check.agrees(evaluated, f"{name}(16, 4).eval(){call}", ATTENDED, EVALUATING)
     turned = attended(weights, 4, x.transpose(0, 1).contiguous().transpose(0, 1), is_causal=True)
     check.agrees(turned, f"{name}(16, 4){call}, x transposed", ATTENDED, STRIDES)
-    for first, then in ((6, 40), (40, 6)):
-        check.agrees(
-            attended(weights, 4, x[:, :then], before=[(x[:, :first], {})]),
-            f"{name}(16, 4) on a text of {first} tokens, then on one of {then}",
-            ATTENDED,
-            LENGTHS,
-        )
+    after_another = attended(weights, 4, x, before=[(x[:, :6], {})])
+    check.agrees(after_another, f"{name}(16, 4) on a text of 6 tokens, then on one of 40", ATTENDED, LENGTHS)
     # A table of 1,024 positions would pass with a shorter text.
     weights, x = weights_and_text(check, 1, 1030, 4)
     check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
@@ -510,8 +452,6 @@ def open_attention(check: Check, name: str, causal_right: Gate) -> None:
         call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=False)"
         check.agrees(attended(weights, n_heads, x, is_causal=False), call, ATTENDED, SYMMETRIC)
     weights, x = weights_and_text(check, 1, 5, 12)
-    evaluated = attended(weights, 2, x, is_causal=False, evaluating=True)
-    check.agrees(evaluated, f"{name}(12, 2).eval()(x {tuple(x.shape)}, is_causal=False)", ATTENDED, EVALUATING)
     with causal_right:
         check.agrees(
             attended_by_turns(weights, 2, x),
@@ -522,7 +462,7 @@ def open_attention(check: Check, name: str, causal_right: Gate) -> None:
 
 
 def other_head_counts(check: Check, name: str, open_right: Gate) -> None:
-    for batch, seq_len, d_model, n_heads in ((2, 9, 36, 12), (2, 6, 12, 3), (1, 8, 24, 6)):
+    for batch, seq_len, d_model, n_heads in ((2, 9, 36, 12), (1, 8, 24, 6)):
         weights, x = weights_and_text(check, batch, seq_len, d_model)
         call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=True)"
         check.agrees(attended(weights, n_heads, x, is_causal=True), call, ATTENDED, OTHER_COUNTS)
@@ -546,40 +486,6 @@ def attention_dtypes(check: Check, name: str) -> tuple[dict, torch.Tensor]:
         check.agrees(probe, call, tolerance, HALF.format(short))
         check.has_dtype(probe, dtype, call)
     return weights, x
-
-
-def open_dtypes(check: Check, name: str, weights: dict, x: torch.Tensor, open_right: Gate) -> None:
-    with open_right:
-        check.agrees(
-            attended(weights, 8, x.to(torch.bfloat16), is_causal=False),
-            f"{name}(32, 8).to(bfloat16)(x {tuple(x.shape)}, is_causal=False)",
-            ATTENDED_HALF[torch.bfloat16],
-            HALF_OPEN,
-        )
-        twice = check.randn(2, 6, 32, dtype=torch.float64)
-        check.agrees(
-            attended(weights, 8, twice, before=[(twice, {"is_causal": True})], is_causal=False),
-            f"{name}(32, 8).to(float64)(x {tuple(twice.shape)}, is_causal=False) after a call with the mask",
-            ATTENDED,
-            OPEN_AFTER_CAUSAL,
-        )
-
-
-def conversions(check: Check, name: str, weights: dict, x: torch.Tensor) -> None:
-    few = x[:, :5].to(torch.bfloat16)
-    check.agrees(
-        attended_after_conversion(weights, 8, few, is_causal=True),
-        f"{name}(32, 8) in float32, then after .to(bfloat16), on x {tuple(few.shape)}",
-        ATTENDED_HALF[torch.bfloat16],
-        CONVERTED,
-    )
-    # with 16 heads bfloat16 rounds the bias even of a short text
-    check.agrees(
-        changed_by_half(weights, 16, x[:, :40]),
-        f"what a call in bfloat16 changes in {name}(32, 16)(x {tuple(x[:, :40].shape)})",
-        SAME,
-        BACK,
-    )
 
 
 def scores_far_below(check: Check, name: str) -> None:
@@ -631,33 +537,22 @@ def effective_window(check: Check) -> None:
 
     # Catches rounding down or to nearest, a wrong logarithm, a product with the slope, a missing minus, the half-life.
     with check.criterion("windows at the default tolerance", 1, golden=True):
-        reaches(*((slope,) for slope in (0.5, 2.0**-8, 0.3, 7.0, 0.65, 0.04, 0.2298, 0.575625, 0.0001)))
+        reaches(*((slope,) for slope in (0.5, 2.0**-8, 0.3, 7.0, 0.65, 0.001)))
     # Catches a hard-coded tolerance of 0.01.
     with check.criterion("other tolerances", 0.5, golden=True):
-        reaches((0.05, 0.2), (1.7, 0.5), (2.0**-8, 0.9), (0.5, 1e-30))
+        reaches((0.05, 0.2), (2.0**-8, 0.9))
     # Catches a float or tensor result, ints or 0-d tensors refused, tol 1 not handled.
     with check.criterion("a Python int, also from ints and 0-d tensors; tol 1", 0.5):
         check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)
-        for numbers in ((0.3, 1.0), (2, 1), (1, 0.3)):
+        for numbers in ((0.3, 1.0), (2, 1)):
             check.agrees(calling(*numbers), f"effective_window{numbers}", hint=EDGES)
-        for given, words in (
-            ((torch.tensor(0.25), 0.02), "torch.tensor(0.25), 0.02"),
-            ((0.25, torch.tensor(0.02)), "0.25, torch.tensor(0.02)"),
-        ):
-            check.agrees(calling(*given), f"effective_window({words})", hint=ZERO_D)
-        check.agrees(
-            calling(torch.tensor(0.3), torch.tensor(1.0)),
-            "effective_window(torch.tensor(0.3), torch.tensor(1.0))",
-            hint=TENSOR_EDGE,
-        )
+        one_tensor = "effective_window(torch.tensor(0.25), 0.02)"
+        check.agrees(calling(torch.tensor(0.25), 0.02), one_tensor, hint=ZERO_D)
         slope, tol = torch.tensor(0.25), torch.tensor(0.02)
         check.keeps(lambda f, *given: f(*given), "effective_window(torch.tensor(0.25), torch.tensor(0.02))", slope, tol)
 
 
 ZERO_D = Hint("0-d tensors must be taken too, one or both, and the window be a Python int.", form=True)
-TENSOR_EDGE = Hint(
-    "Where tol is 1 the distance is 0: from numbers you give it, from 0-d tensors you do not.", form=True
-)
 EDGES = Hint("tol may be 1, where the distance is 0, and slope and tol may be ints.", form=True)
 
 

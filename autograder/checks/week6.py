@@ -105,7 +105,6 @@ def relative_positions(check: Check) -> None:
     with check.criterion("int64, a new tensor on each call; refuses more queries than keys and none at all", 0.5):
         check.has_dtype(calling(4, 4), torch.int64, f"{name}(4, 4)")
         with check.answers(calling(1, 4), f"{name}(1, 4)"):
-            check.has_dtype(calling(1, 4), torch.int64, f"{name}(1, 4)")
             check.agrees(calling(1, 1), f"{name}(1, 1)", EXACT, "One query and one key are allowed: their offset is 0.")
         check.returns_new(f"{name}(3, 4)", 3, 4, tolerance=EXACT)
         for n_queries, n_keys in ((5, 3), (4, 3), (0, 3)):
@@ -153,13 +152,6 @@ def in_float32(check: Check, tensors: list[Tensor], words: str) -> None:
         probe = result(calling(*tensors), place)
         check.agrees(probe, f"{part} of {words})", CLOSE)
         check.has_dtype(probe, torch.float32, f"{part} of {words})")
-
-
-def gradients(check: Check, letters: tuple[str, ...], tensors: list[Tensor], words: str) -> None:
-    """Compare the gradients of out for each argument, and of the weights for q."""
-    for at, letter in enumerate(letters):
-        check.agrees(differentiating(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
-    check.agrees(differentiating(*tensors, at=0, place=1), f"the gradient for q of the weights of {words})", SLOPE, CUT)
 
 
 def own_strides(check: Check, drawn: Callable[..., Drawn], sizes: tuple[int, ...], heads: int) -> None:
@@ -229,14 +221,12 @@ def shaw_attention(check: Check) -> None:
     with check.criterion("offsets beyond clip, clip 0", 0.75, golden=True):
         for sizes, hint in (
             ((2, 2, 9, 9, 4, 4, 2), CLIPPED),
-            ((1, 2, 6, 6, 8, 3, 1), CLIPPED),
             ((2, 2, 4, 4, 4, 5, 0), ONE_ROW),
         ):
             _shaw_agrees(check, *_shaw(check, *sizes), hint)
     # Catches queries counted from position 0.
     with check.criterion("fewer queries than keys", 0.5, golden=True):
-        for sizes in ((2, 3, 3, 7, 8, 6, 9), (1, 2, 1, 6, 4, 4, 7)):
-            _shaw_agrees(check, *_shaw(check, *sizes), LAST)
+        _shaw_agrees(check, *_shaw(check, 2, 3, 3, 7, 8, 6, 9), LAST)
     # Catches a mask after the softmax, inverted or of one shape only, and NaN or a mean in rows without a key.
     with check.criterion("masks, and rows that may attend to nothing", 0.5):
         _shaw_masks(check)
@@ -262,7 +252,7 @@ def _shaw_masks(check: Check) -> None:
     mask[2] = False
     for part in PARTS:
         _shaw_agrees(check, tensors, f"{words}, row 2 of the mask all False", NO_KEY, mask, part=part)
-    for shape in ((4, 1, 1, 4), (4,), (4, 4, 4), (4, 4, 4, 4)):
+    for shape in ((4, 1, 1, 4), (4, 4, 4)):
         _shaw_agrees(check, tensors, f"{words}, mask {shape}", ANY_MASK, mixed_mask(check, *shape))
     padding = torch.ones(4, 1, 1, 4, dtype=torch.bool, device=check.device)
     padding[1] = False
@@ -280,14 +270,14 @@ def _shaw_form(check: Check) -> None:
     in_float32(check, tensors, words)
     wide = [tensor.double() for tensor in tensors]
     _shaw_agrees(check, wide, f"{words}, float64", DTYPE, tolerance=DOUBLE)
-    gradients(check, ("q", "k", "v", "rel_k", "rel_v"), tensors, words)
+    for at, letter in ((0, "q"), (3, "rel_k")):
+        check.agrees(differentiating(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
     mask = torch.ones(5, 5, dtype=torch.bool, device=check.device).tril()
     mask[2] = False
     empty_row = f"{words}, causal mask, its row 2 all False"
     with check.holds(result(calling(*tensors, mask), 0), f"out of {empty_row})", CLOSE):
         call = f"the gradient for q of {empty_row})"
         check.agrees(differentiating(*tensors, mask, at=0, place=0), call, SLOPE, MASKED_SLOPE)
-        _shaw_agrees(check, wide, f"{empty_row}, float64", DTYPE, mask, DOUBLE, "weights")
     own_strides(check, partial(_shaw, check), (2, 2, 3, 5, 4, 6, 6), 3)
     overflowing(check, tensors, words)
     check.keeps(lambda f, *given: f(*given), f"{empty_row})", *tensors, mask)
@@ -332,12 +322,11 @@ def rel_shift(check: Check) -> None:
             shifted(check.randn(*shape))
     # Catches rows moved by n_keys - 1 - i, and queries and keys swapped in the view.
     with check.criterion("with a memory: more keys than queries", 1, golden=True):
-        for shape in ((2, 3, 3, 7), (1, 2, 5, 6), (2, 2, 1, 4)):
+        for shape in ((2, 3, 3, 7), (2, 2, 1, 4)):
             shifted(check.randn(*shape), MEMORY)
     # Catches `view` on non-contiguous memory, padding of another dtype, a row written in place.
     with check.criterion("not contiguous, float64, gradients, argument left alone", 0.5):
         shifted(x := check.randn(2, 3, 4, 6))
-        shifted(check.randn(2, 2, 1, 1))
         check.has_dtype(calling(x), torch.float32, "rel_shift(x (2, 3, 4, 6))")
         shifted(check.randn(2, 4, 3, 6).transpose(1, 2), STRIDES, " not contiguous")
         x = check.randn(2, 3, 4, 6, dtype=torch.float64)
@@ -358,11 +347,6 @@ def rel_shift(check: Check) -> None:
 NO_BIAS = (
     "With all biases zero the scores are right, with them they are not. (Both biases are per head, and each "
     "has its own term.)"
-)
-
-
-MANY_KEYS = Hint(
-    "Right with few keys, wrong with 200. (There may be any number of keys, and no distance is clipped.)", form=True
 )
 
 
@@ -397,27 +381,24 @@ def transformer_xl_scores(check: Check) -> None:
         for sizes in ((4, 4, 4, 4, 4), (2, 3, 6, 6, 8)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, NO_BIAS)
-    # Catches queries counted from position 0, and distances clipped as in T5.
+    # Catches queries counted from position 0.
     with check.criterion("with a memory: more keys than queries", 1, golden=True):
         for sizes in ((2, 3, 3, 7, 8), (1, 2, 1, 5, 4)):
             tensors, words = drawn(*sizes)
             agrees(tensors, words, LAST)
-        agrees(*drawn(1, 2, 2, 200, 4), MANY_KEYS)
-    # Catches gradients cut off, a hard-coded dtype, `view` on transposed heads, an argument changed, stale values of r.
+    # Catches gradients cut off, a hard-coded dtype, `view` on transposed heads, an argument changed.
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = drawn(2, 2, 3, 5, 4)
         agrees(tensors, words)
         check.has_dtype(calling(*tensors), torch.float32, words)
         agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE)
         q, k, r = as_heads(check, 2, 2, 3, 4), as_heads(check, 2, 2, 5, 4), check.randn(5, 2, 4).transpose(0, 1)
-        agrees([q, k, *tensors[2:]], f"{words}, q and k not contiguous", STRIDES)
-        agrees([*tensors[:2], r, *tensors[3:]], f"{words}, r not contiguous", STRIDES)
-        for at, letter in enumerate(("q", "k", "r", "content_bias", "position_bias")):
+        agrees([q, k, r, *tensors[3:]], f"{words}, q, k and r not contiguous", STRIDES)
+        for at, letter in ((0, "q"), (2, "r")):
             check.agrees(
                 differentiating(*tensors, at=at, keep=seen_part), f"the gradient for {letter} of {words}", SLOPE, CUT
             )
         check.keeps(lambda f, *given: f(*given), words, *tensors)
-        check.looks_anew(words, *drawn(2, 2, 3, 5, 4)[0], tolerance=CLOSE, look=seen)
 
     # Catches distances created on the CPU.
     with check.follows_device(0.25):
@@ -470,23 +451,20 @@ def t5_bucket(check: Check) -> None:
     # Catches a hard-coded 32, 16, 8 or 128.
     with check.criterion("other sizes", 0.75, golden=True):
         # For these sizes no logarithm is whole within 90, except at max_distance itself, which is left out.
-        offsets = [n for n in range(-90, 91) if n and abs(n) not in (20, 37, 41)]
-        for arguments in ((True, 8, 20), (False, 8, 37), (False, 13, 41)):
+        offsets = [n for n in range(-90, 91) if n and abs(n) not in (20, 41)]
+        for arguments in ((True, 8, 20), (False, 13, 41)):
             at([n for n in offsets if n < 0 or arguments[0]], "-90 .. 90", *arguments, hint=ARGUMENTS)
         # At these distances no logarithm is within 0.01 of a whole number, so float32 and float64 agree.
         distances = (3, 60, 100, 150, 200, 310, 700, 900)
         at([-n for n in distances], "-900 .. -3", False, 64, 517, hint=ARGUMENTS)
-    # Catches a float result, a lost shape, `view` on a transposed matrix, offsets clamped in place.
+    # Catches a float result, a lost shape, offsets clamped in place.
     with check.criterion("int64, any shape", 0.125):
         drawn = check.randint(-7, 0, (3, 4, 5))
         for given, words in (
             (drawn, "offsets of shape (3, 4, 5)"),
             (drawn[0, 0, 0], "a single offset, a 0-d tensor"),
-            (drawn[:0], "offsets of shape (0, 4, 5)"),
         ):
             check.agrees(_form_of(calling(given)), f"{name}({words})", hint=WHOLE)  # values are compared above
-        with check.holds(calling(drawn[0]), f"{name}(offsets of shape (4, 5))", EXACT):
-            check.agrees(calling(drawn[0].T), f"{name}(offsets of shape (5, 4), not contiguous)", EXACT, STRIDES)
         signed = torch.arange(-7, 8, device=check.device).reshape(3, 5)
         check.unchanged(lambda f: f(signed), f"{name}(-7 .. 7)", signed)
         check.unchanged(lambda f: f(signed, False), f"{name}(-7 .. 7, False)", signed)
@@ -542,14 +520,13 @@ def t5_attention(check: Check) -> None:
         tensors, words = _t5(check, 4, 4, 4, 4, 4, 4, 32)
         check.agrees(result(calling(*tensors), 1), f"weights of {words})", CLOSE)
         _t5_agrees(check, tensors, words)
-        for sizes in ((2, 3, 6, 6, 8, 5, 32), (1, 32, 3, 3, 4, 4, 32)):
-            _t5_agrees(check, *_t5(check, *sizes))
+        _t5_agrees(check, *_t5(check, 2, 3, 6, 6, 8, 5, 32))
     # Catches a missing mask, missing causal buckets, and a low number instead of -inf.
     with check.criterion("causal: the mask and the causal buckets", 0.75, golden=True):
         # With 32 buckets both kinds agree below distance 9, so the text is longer. A max_distance of 127 would move
         # distance 112 to another bucket, and one of 129 would move distance 113.
         _t5_agrees(check, *_t5(check, 4, 4, 4, 4, 4, 4, 32), CAUSAL, is_causal=True)
-        _t5_agrees(check, *_t5(check, 1, 2, 115, 115, 8, 4, 32), LONGER, is_causal=True)
+        _t5_agrees(check, *_t5(check, 1, 1, 115, 115, 4, 2, 32), LONGER, is_causal=True)
         tensors, words = _t5(check, 2, 2, 4, 4, 8, 4, 32)
         check.agrees(result(calling(*tensors, True), 1), f"weights of {words}, is_causal=True)", CLOSE, OTHER_WEIGHTS)
         tensors, words = _far_below(check, tensors, words)
@@ -558,24 +535,19 @@ def t5_attention(check: Check) -> None:
         check.agrees(lambda f: result(low, 1)(f)[..., 0, :], call, CLOSE, FAR_BELOW)
     # Catches queries counted from position 0.
     with check.criterion("fewer queries than keys", 0.5, golden=True):
-        for sizes, causal in (
-            ((2, 3, 2, 7, 4, 4, 32), False),
-            ((2, 3, 1, 8, 4, 4, 32), True),
-            ((1, 2, 5, 9, 4, 3, 32), True),
-        ):
+        for sizes, causal in (((2, 3, 2, 7, 4, 4, 32), False), ((1, 2, 5, 9, 4, 3, 32), True)):
             _t5_agrees(check, *_t5(check, *sizes), LAST, is_causal=causal)
     # Catches a hard-coded 32 or 128, buckets cached from another max_distance, a table of 256 positions.
     with check.criterion("other tables, max_distance", 0.5, golden=True):
-        for sizes, options in (
+        cases: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             ((2, 2, 12, 12, 4, 4, 8), {}),
-            ((2, 2, 12, 12, 4, 4, 8), {"is_causal": True}),
             ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 9}),
             ((1, 2, 18, 18, 4, 4, 12), {"is_causal": True, "max_distance": 19}),
             ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 40}),  # the same sizes as before
             ((1, 2, 2, 300, 4, 4, 32), {"max_distance": 261}),
-            ((1, 2, 60, 60, 4, 4, 64), {"is_causal": True}),
-        ):
-            _t5_agrees(check, *_t5(check, *sizes), SIZES, **options)
+        )
+        for other_sizes, options in cases:
+            _t5_agrees(check, *_t5(check, *other_sizes), SIZES, **options)
     # Catches gradients cut off, a hard-coded dtype, an argument changed in place, exp of large scores.
     with check.criterion("float64, gradients, arguments left alone", 0.125):
         _t5_form(check)
@@ -592,11 +564,11 @@ def _t5_form(check: Check) -> None:
     in_float32(check, tensors, words)
     wide = [tensor.double() for tensor in tensors]
     _t5_agrees(check, wide, f"{words}, float64", DTYPE, DOUBLE)
-    gradients(check, ("q", "k", "v", "table"), tensors, words)
+    for at, letter in ((0, "q"), (3, "table")):
+        check.agrees(differentiating(*tensors, at=at, place=0), f"the gradient for {letter} of {words})", SLOPE, CUT)
     hidden = f"{words}, is_causal=True"
     with check.holds(result(calling(*tensors, True), 0), f"out of {hidden})", CLOSE):
         check.agrees(differentiating(*tensors, True, at=3, place=0), f"the gradient for table of {hidden})", SLOPE, CUT)
-        _t5_agrees(check, wide, f"{words}, float64", DTYPE, DOUBLE, is_causal=True)
     own_strides(check, partial(_t5, check), (2, 2, 3, 5, 4, 6, 32), 3)
     overflowing(check, tensors, words)
     check.keeps(lambda f, *given: f(*given), f"{words})", *tensors)
@@ -643,14 +615,14 @@ def deberta_scores(check: Check) -> None:
         for sizes in ((4, 4, 4, 4, 6), (2, 3, 5, 8, 7)):
             (q, k, pos_q, pos_k), words = drawn(*sizes)
             check.agrees(calling(q, k, pos_q, torch.zeros_like(pos_k)), f"{words}, pos_k zero", CLOSE)
-    # Catches a scale other than sqrt(3 * head_dim), a missing term, a single head or token squeezed away.
+    # Catches a scale other than sqrt(3 * head_dim), a missing term, a single head squeezed away.
     with check.criterion("all three terms", 1, golden=True):
-        for sizes in ((4, 4, 4, 4, 6), (2, 3, 6, 8, 8), (2, 3, 1, 8, 2), (2, 1, 4, 8, 6)):
+        for sizes in ((4, 4, 4, 4, 6), (2, 1, 4, 8, 6)):
             tensors, words = drawn(*sizes)
             check.agrees(calling(*tensors), words, CLOSE)
-    # Catches a clamp to 2*span, and an index that wraps around.
+    # Catches a clamp to 2*span, an index that wraps around, and rows kept from another span.
     with check.criterion("offsets beyond the span", 1, golden=True):
-        for sizes in ((2, 3, 9, 4, 3), (1, 2, 12, 8, 5), (2, 2, 7, 4, 1)):
+        for sizes in ((2, 3, 9, 4, 3), (1, 2, 12, 8, 5)):
             tensors, words = drawn(*sizes)
             check.agrees(calling(*tensors), words, CLOSE, BEYOND)
         tensors, words = drawn(2, 2, 5, 4, 1)  # five tokens were asked with another span before
@@ -663,7 +635,7 @@ def deberta_scores(check: Check) -> None:
         turned = [as_heads(check, 2, 2, 4, 4), as_heads(check, 2, 2, 4, 4), *tensors[2:]]
         check.agrees(calling(*turned), f"{words}, q and k not contiguous", CLOSE, STRIDES)
         check.agrees(calling(*[t.double() for t in tensors]), f"{words}, float64", DOUBLE, DTYPE)
-        for at, letter in enumerate(("q", "k", "pos_q", "pos_k")):
+        for at, letter in ((0, "q"), (3, "pos_k")):
             check.agrees(differentiating(*tensors, at=at), f"the gradient for {letter} of {words}", SLOPE, CUT)
         check.keeps(lambda f, *given: f(*given), words, *tensors)
 

@@ -5,7 +5,6 @@ value, which the diagnosis can name, instead of a shape error. No exercise build
 """
 
 import copy
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -47,22 +46,6 @@ EXACT = Tolerance(rtol=0, atol=0)  # integers, masks, and values that are only m
 WHOLE = Tolerance(rtol=0, atol=0, exact_dtype=True)
 BASE = Hint(
     "The default base is right, another one is not. (The frequencies follow the argument `base`, which may be an int.)",
-    form=True,
-)
-REAL_ROWS = Hint(
-    "With a row of positions per sequence whole numbers from 0 upwards are right, other real numbers are not. (There, too, "
-    "positions are real numbers.)",
-    form=True,
-)
-HALF_ROWS = (
-    "For half-precision input far positions are right where all sequences share them, but not with a row for each. (Angles "
-    "are computed in at least float32 there, too.)"
-)
-
-
-BASE_OF_ROWS = Hint(
-    "With a row of positions per sequence the default base is right, another one is not. (The argument `base` counts "
-    "there, too.)",
     form=True,
 )
 
@@ -122,20 +105,19 @@ def _partial(
 def partial_rotary_emb(check: Check) -> None:
     # Catches frequencies of the whole head, the last channels rotated, pairs across the border.
     with check.criterion("the first rotary_dim channels turn, the others pass", 1.25, golden=True):
-        for shape, rotary_dim in (((4, 4, 4, 8), 4), ((1, 5, 2, 12), 6), ((3, 2, 5, 6), 2)):
+        for shape, rotary_dim in (((4, 4, 4, 8), 4), ((1, 5, 2, 12), 6)):
             _partial(check, check.randn(*shape), shape[2], rotary_dim)
     # Catches the index instead of the position, rounded positions, rows that broadcast along the heads.
     with check.criterion("any positions, one row of them per sequence", 0.75, golden=True):
         _partial_positions(check)
-        rows_are_right = check.reached()
     # Catches a hard-coded base of 10,000, and angles in half precision.
     with check.criterion("another base; far positions, also in half precision", 0.5, golden=True):
-        _partial_far(check, rows_are_right)
+        _partial_far(check)
     # Catches a bound missing or off by one, failure where no channel passes, an odd head_dim refused.
     with check.criterion("refuses a rotary_dim that is odd, below 2 or above head_dim, and no other", 0.25):
         x = check.randn(1, 2, 3, 8)
         _partial(check, x, 3, 4)
-        for rotary_dim in (3, 10, 0, -2):
+        for rotary_dim in (3, 10, 0):
             refused = calling(x, torch.arange(3, device=check.device), rotary_dim)
             check.raises(refused, ValueError, f"partial_rotary_emb({named(x)}, rotary_dim {rotary_dim})")
         _partial(check, check.randn(2, 3, 5, 8), 5, 8, hint=ALL_CHANNELS)
@@ -163,30 +145,22 @@ def _partial_positions(check: Check) -> None:
         x = check.randn(batch, heads, seq_len, head_dim)
         rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1, 5])[:seq_len]
         _partial(check, x, rows.to(check.device), 6, f"of shape ({batch}, {seq_len})", hint=ROWS)
-    x, rows = check.randn(2, 3, 4, 8), check.randint(0, 160, (2, 4)) / 4 - 20
-    _partial(check, x, rows, 6, "of shape (2, 4), some negative, some fractional", hint=REAL_ROWS)
 
 
-def _partial_far(check: Check, rows_are_right: Gate) -> None:
+def _partial_far(check: Check) -> None:
     x = check.randn(2, 3, 6, 12)
     _partial(check, x, 6, 8)
-    for base in (500, 7.5):
-        _partial(check, x, 6, 8, hint=BASE, base=base)
+    _partial(check, x, 6, 8, hint=BASE, base=500)
     x, positions = check.randn(2, 3, 40, 20), far_positions(check, 40)
     _partial(check, x, positions, 16, "up to 8191", FAR)
     _partial(check, x.bfloat16(), positions, 16, "up to 8191", ROUNDED[torch.bfloat16], HALF_PRECISION)
     whole = torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
     _partial(check, check.randn(1, 1, 4, 20), whole.half(), 16, "up to 2047 in float16", FAR, HALF_POSITIONS)
-    with rows_are_right:  # otherwise one mistake costs points twice
-        x, rows = check.randn(2, 3, 6, 12), far_positions(check, 2, 6)
-        near = [[0, 1, 2, 3, 4, 5], [7, 8, 9, 10, 11, 12]]
-        _partial(check, x, near, 8, "of shape (2, 6)", hint=BASE_OF_ROWS, base=500.0)
-        _partial(check, x.bfloat16(), rows, 8, "of shape (2, 6), up to 8191", ROUNDED[torch.bfloat16], HALF_ROWS)
 
 
 def _partial_form(check: Check) -> None:
-    def call(x: Tensor, words: str = "positions 0..3, rotary_dim 4") -> str:
-        return f"partial_rotary_emb({named(x)}, {words})"
+    def call(x: Tensor) -> str:
+        return f"partial_rotary_emb({named(x)}, positions 0..3, rotary_dim 4)"
 
     x, steps = check.randn(2, 3, 4, 10), torch.arange(4, device=check.device)
     plain = calling(x, steps, 4)
@@ -200,11 +174,6 @@ def _partial_form(check: Check) -> None:
         probe = calling(other, steps, 4)
         check.has_dtype(probe, dtype, call(other))
         check.agrees(passed(4, probe), f"channels 4 to 9 of {call(other)}", EXACT, PASSED)
-    low, rows = x.bfloat16(), steps.repeat(2, 1)
-    all_channels, words = calling(low, rows, 10), "positions of shape (2, 4), rotary_dim 10"
-    with check.answers(all_channels, call(low, words)):  # otherwise one mistake costs points twice
-        check.has_dtype(all_channels, torch.bfloat16, call(low, words))
-        check.unchanged(lambda f: f(x, rows, 10), call(x, words), x, rows)
 
 
 # ---- 8.2 mrope_positions --------------------------------------------------------------------------------------------
@@ -223,11 +192,9 @@ WITH_PICTURES: tuple[Text, ...] = (
     (5, 2),
     (2, (1, 3, 3)),
     ((1, 2, 4), 3),
-    (2, (1, 2, 3), 2),
     (1, (1, 5, 2), 3, (1, 2, 2), 1),
 )
 WITH_VIDEOS: tuple[Text, ...] = ((2, (5, 2, 2), 3), ((4, 2, 3), (2, 3, 2), 1))
-WITHOUT_TOKENS: tuple[Text, ...] = ((0, 3), (2, (0, 2, 2), (1, 0, 3), (4, 2, 0), 1), (0,), ())
 
 
 @exercise(WEEK, "mrope_positions")
@@ -257,13 +224,10 @@ def mrope_positions(check: Check) -> None:
         check.has_dtype(numbering((2, (1, 2, 2), 1)), torch.int64, "mrope_positions([2, (1, 2, 2), 1])")
         given = [2, 3, 1]
         check.unchanged(lambda f: f(given), "mrope_positions([2, 3, 1])", given)
-        for segments in WITHOUT_TOKENS:
-            others = tuple(
-                segment for segment in segments if segment != 0 and not (isinstance(segment, tuple) and 0 in segment)
-            )
-            others_right = check.holds(numbering(others), f"mrope_positions({list(others)})") if others else None
-            with nullcontext() if others_right is None else others_right:  # otherwise paid for above
-                agrees(segments, NO_TOKENS, WHOLE)
+        with check.holds(numbering((2, 1)), "mrope_positions([2, 1])"):  # otherwise paid for above
+            agrees((2, (0, 2, 2), (1, 0, 3), (4, 2, 0), 1), NO_TOKENS, WHOLE)
+        agrees((0,), NO_TOKENS, WHOLE)
+        agrees((), NO_TOKENS, WHOLE)
 
 
 # ---- 8.2 apply_mrope ------------------------------------------------------------------------------------------------
@@ -271,11 +235,6 @@ def mrope_positions(check: Check) -> None:
 AXES = (
     "With the same positions on all axes the result is right, with different ones it is not. (Pairs 0 .. sections[0]-1 "
     "turn by time, the next sections[1] by height, the rest by width.)"
-)
-GRID_BEHIND_TEXT = Hint(
-    "Where every token stands elsewhere on the three axes the result is right, for a grid behind a text it is not. (Each "
-    "token turns by its own three numbers, equal or not.)",
-    form=True,
 )
 UNEVEN = "Sections of one size are right, others are not. (A section has as many pairs as `sections` says, one after the other.)"
 NO_PAIR = Hint(
@@ -315,10 +274,7 @@ def apply_mrope(check: Check) -> None:
         _mrope(check, check.randn(3, 3, 3, 12), same, (2, 2, 2), ", the same on all axes")
         for shape in ((3, 3, 3, 12), (2, 3, 7, 12)):
             _mrope(check, check.randn(*shape), _places(check, 3, shape[2]), (2, 2, 2), hint=AXES)
-        text_and_grid = torch.tensor([[0, 1, 2, 2, 2, 2, 4], [0, 1, 2, 2, 3, 3, 4], [0, 1, 2, 3, 2, 3, 4]])
-        x, positions = check.randn(2, 2, 7, 12), text_and_grid.to(check.device)
-        _mrope(check, x, positions, (2, 2, 2), ", a grid between two texts", hint=GRID_BEHIND_TEXT)
-    # Catches sections read as channels or replaced by thirds, and a hard-coded base of 10,000.
+    # Catches sections read as channels or replaced by thirds, and a base that is hard-coded or remembered.
     with check.criterion("sections of different sizes, another base", 1, golden=True):
         _mrope_sections(check)
     # Catches rows that broadcast along the heads.
@@ -327,20 +283,19 @@ def apply_mrope(check: Check) -> None:
         for batch, seq_len in ((3, 3), (2, 5)):
             x = check.randn(batch, 3, seq_len, 12)
             _mrope(check, x, _places(check, 3, batch, seq_len), (2, 3, 1), hint=MROPE_ROWS)
-        rows_are_right = check.reached()
     # Catches rounded positions, and angles in half precision.
     with check.criterion("real positions; far ones, also in half precision", 0.5, golden=True):
-        _mrope_far(check, rows_are_right)
+        _mrope_far(check)
     # Catches sections that leave pairs out or count pairs that do not exist.
     with check.criterion("refuses sections that do not add up to head_dim/2", 0.25):
         positions = _places(check, 3, 3)
-        for head_dim, sections in ((12, (2, 2, 1)), (12, (3, 3, 1)), (12, (4, 4, 4)), (7, (1, 1, 1))):
+        for head_dim, sections in ((12, (2, 2, 1)), (12, (4, 4, 4)), (7, (1, 1, 1))):
             x = check.randn(1, 2, 3, head_dim)
             words = f"apply_mrope({named(x)}, sections {sections})"
             check.raises(calling(x, positions, sections), ValueError, words)
-    # Catches a hard-coded dtype, gradients cut off, an argument changed in place, angles kept after positions change.
+    # Catches a hard-coded dtype, gradients cut off, an argument changed in place.
     with check.criterion("dtype and gradients kept, arguments left alone", 0.125):
-        _mrope_form(check, rows_are_right)
+        _mrope_form(check)
 
     # Catches frequencies created on the CPU.
     with check.follows_device(0.125):
@@ -350,22 +305,16 @@ def apply_mrope(check: Check) -> None:
 
 def _mrope_sections(check: Check) -> None:
     _mrope(check, check.randn(2, 3, 5, 12), _places(check, 3, 5), (2, 2, 2))
-    for shape, sections in (((2, 2, 5, 12), (3, 1, 2)), ((2, 3, 6, 16), (1, 5, 2))):
-        _mrope(check, check.randn(*shape), _places(check, 3, shape[2]), sections, hint=UNEVEN)
+    _mrope(check, check.randn(2, 2, 5, 12), _places(check, 3, 5), (3, 1, 2), hint=UNEVEN)
     x, positions = check.randn(2, 2, 5, 16), _places(check, 3, 5)
     _mrope(check, x, positions, (4, 2, 2))
     wide = check.randn(2, 2, 5, 20)  # first asked with another base
     _mrope(check, wide, positions, (5, 3, 2), hint=BASE, base=500)
     _mrope(check, wide, positions, (5, 3, 2), hint=REMEMBERED_BASE)
-    _mrope(check, x, positions, (4, 2, 2), hint=BASE, base=7.5)
-    rows, words = _places(check, 3, 2, 5), f"apply_mrope({named(x)}, positions (3, 2, 5), sections (4, 2, 2))"
-    with check.holds(calling(x, rows, (4, 2, 2)), words, NEAR):  # otherwise one mistake costs points twice
-        _mrope(check, x, rows, (4, 2, 2), hint=BASE_OF_ROWS, base=500.0)
-    for sections in ((4, 0, 4), (8, 0, 0)):
-        _mrope(check, x, positions, sections, hint=NO_PAIR)
+    _mrope(check, x, positions, (4, 0, 4), hint=NO_PAIR)
 
 
-def _mrope_far(check: Check, rows_are_right: Gate) -> None:
+def _mrope_far(check: Check) -> None:
     x = check.randn(2, 3, 5, 16)
     _mrope(check, x, _places(check, 3, 5), (2, 3, 3))
     _mrope(check, x, _places(check, 3, 5) - 20, (2, 3, 3), ", some negative", hint=NEGATIVE)
@@ -375,21 +324,15 @@ def _mrope_far(check: Check, rows_are_right: Gate) -> None:
     _mrope(check, x.bfloat16(), positions, (2, 3, 3), " up to 8191", ROUNDED[torch.bfloat16], HALF_PRECISION)
     whole = torch.tensor([[0, 257, 1001, 2047], [3, 1023, 0, 511], [2045, 5, 77, 0]], device=check.device)
     _mrope(check, check.randn(1, 1, 4, 16), whole.half(), (2, 3, 3), " up to 2047 in float16", FAR, HALF_POSITIONS)
-    with rows_are_right:  # otherwise one mistake costs points twice
-        x, rows = check.randn(2, 3, 6, 16), _places(check, 3, 2, 6)
-        _mrope(check, x, rows / 4 - 5, (2, 3, 3), ", some negative, some fractional", hint=REAL_ROWS)
-        far = far_positions(check, 3, 2, 6)
-        _mrope(check, x.bfloat16(), far, (2, 3, 3), " up to 8191", ROUNDED[torch.bfloat16], HALF_ROWS)
 
 
-def _mrope_form(check: Check, rows_are_right: Gate) -> None:
+def _mrope_form(check: Check) -> None:
     sections = (2, 3, 1)
     x, positions = check.randn(2, 3, 4, 12), _places(check, 3, 4)
     call = f"apply_mrope({named(x)}, positions (3, 4), sections {sections})"
     plain = calling(x, positions, sections)
     check.agrees(plain, call, NEAR)
     check.keeps(lambda f, *given: f(*given, sections), call, x, positions)  # first: a write spoils the gradient
-    check.looks_anew(call, check.randn(2, 3, 4, 12), _places(check, 3, 4), sections, tolerance=NEAR)
     check.agrees(differentiating(x, positions, sections), f"the gradient of {call}", SLOPE, CUT)
     turned = check.randn(2, 4, 3, 12).transpose(1, 2)
     _mrope(check, turned, positions, sections, ", x not contiguous", hint=STRIDES)
@@ -398,14 +341,6 @@ def _mrope_form(check: Check, rows_are_right: Gate) -> None:
         words = f"apply_mrope({named(other)}, sections {sections})"
         check.has_dtype(calling(other, positions, sections), dtype, words)
     check.has_dtype(plain, torch.float32, call)
-    with rows_are_right:  # otherwise one mistake costs points twice
-        low, rows, call = x.bfloat16(), _places(check, 3, 2, 4), f"positions (3, 2, 4), sections {sections})"
-        check.has_dtype(calling(low, rows, sections), torch.bfloat16, f"apply_mrope({named(low)}, {call}")
-        check.unchanged(lambda f: f(x, rows, sections), f"apply_mrope({named(x)}, {call}", x, rows)
-    listed = [2, 3, 1]
-    check.unchanged(
-        lambda f: f(x, positions, listed), f"apply_mrope({named(x)}, positions (3, 4), sections {listed})", listed
-    )
 
 
 # ---- 8.3 sliding_window_mask ----------------------------------------------------------------------------------------
@@ -418,7 +353,7 @@ WITH_A_CACHE = Hint(
 SMALLEST = Hint(
     "With larger windows the masks are right, with window 1 they are not. (There a query sees itself alone.)", form=True
 )
-MANY_KEYS_IN_WINDOW = Hint("Right with few keys, wrong with 2,050. (There may be any number of keys.)", form=True)
+LONG_MASK = Hint("Right with few keys, wrong with 600. (There may be any number of keys.)", form=True)
 WIDE = Hint(
     "Right while the window is shorter than the text, wrong where it is not. (Then the window hides nothing, and the mask "
     "is the causal one.)",
@@ -439,13 +374,13 @@ def sliding_window_mask(check: Check) -> None:
     # Catches one or both edges counted from position 0.
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
         masks((10, 10, 4))
-        masks((2, 7, 3), (1, 8, 5), (4, 6, 2), hint=WITH_A_CACHE)
+        masks((2, 7, 3), (1, 8, 5), hint=WITH_A_CACHE)
     # Catches an index past the edge, torch.eye for window 1, a mask from a fixed table, a cached mask returned again.
     with check.criterion("window 1, windows as long as the text or longer, long texts; a new mask on each call", 0.25):
         masks((10, 10, 4), (2, 7, 3))
-        masks((3, 5, 1), (1, 1, 1), hint=SMALLEST)
-        masks((3, 5, 5), (4, 4, 9), (2, 6, 100), hint=WIDE)
-        masks((1, 2050, 3), hint=MANY_KEYS_IN_WINDOW)
+        masks((3, 5, 1), hint=SMALLEST)
+        masks((3, 5, 5), (2, 6, 100), hint=WIDE)
+        masks((1, 600, 3), hint=LONG_MASK)
         check.returns_new("sliding_window_mask(2, 7, 3)", 2, 7, 3)
 
 
@@ -485,7 +420,7 @@ def softmax_with_sink(check: Check) -> None:
 
     # Catches a sink left in, dropped before the softmax or given to all heads, and weights that add up to 1.
     with check.criterion("one more logit per head, dropped after the softmax", 1, golden=True):
-        for shape in ((4, 4, 4, 4), (2, 3, 5, 7), (1, 8, 1, 9)):
+        for shape in ((4, 4, 4, 4), (2, 3, 5, 7)):
             agrees(*drawn(*shape))
     # Catches exp of a large logit, and the largest score subtracted without regard to the sink.
     with check.criterion("large scores, large sinks", 0.25, golden=True):
@@ -513,14 +448,13 @@ def softmax_with_sink(check: Check) -> None:
         agrees([empty, sinks], f"{words}, some rows all -inf", EMPTY_ROW)
         finite = "whether the gradient for the scores is finite, where some rows are all -inf"
         check.agrees(finite_slope(empty, sinks, at=0), finite, hint=EMPTY_SLOPE)
-    # Catches a hard-coded dtype, gradients cut off, `view`, scores changed in place.
+    # Catches a hard-coded dtype, gradients cut off, scores changed in place, -1e9 in float16.
     with check.criterion("float64, dtype and gradients kept, arguments left alone", 0.125):
         (scores, sinks), words = drawn(2, 3, 4, 5)
         plain, wide = calling(scores, sinks), calling(scores.double(), sinks.double())
         check.agrees(plain, f"{words})", CLOSE)
         check.keeps(lambda f, *given: f(*given), f"{words})", scores, sinks)  # first: a write spoils the gradient
         check.agrees(wide, f"{words}, float64)", DOUBLE, DTYPE)
-        agrees([scores.mT.contiguous().mT, sinks], f"{words}, scores not contiguous", STRIDES)
         check.agrees(differentiating(scores, sinks, at=1), f"the gradient for the sinks of {words})", SLOPE, CUT)
         check.has_dtype(wide, torch.float64, f"{words}, float64)")
         check.has_dtype(plain, torch.float32, f"{words})")
@@ -584,7 +518,7 @@ def streaming_cache(check: Check) -> None:
         call = f"{('kept', 'positions')[place]} of {name}({', '.join(map(str, sizes))})"
         check.agrees(result(calling(*sizes), place), call, EXACT, hint if place else ascending(hint))
 
-    long = ((20, 4, 6), (7, 1, 1), (40, 12, 5))
+    long = ((20, 4, 6), (40, 12, 5))
     # Catches a window that gives up keys for the sinks, is one too small, or holds only the sinks.
     with check.criterion("which tokens are kept", 0.75, golden=True):
         for sizes in long:
@@ -599,13 +533,13 @@ def streaming_cache(check: Check) -> None:
             part(place, 20, 4, 6)
         for place in (0, 1):
             part(place, 9, 0, 4, hint=NO_SINKS)
-        for sizes in ((8, 4, 6), (10, 4, 6), (3, 4, 6), (1, 2, 3), (3, 0, 8)):
+        for sizes in ((8, 4, 6), (3, 4, 6), (3, 0, 8)):
             part(0, *sizes, hint=SHORT)
             part(1, *sizes, hint=SHORT)
     # Catches floats where a range is empty, and cached tensors that the caller can overwrite.
     with check.criterion("int64, new tensors on each call", 0.25):
         for place in (0, 1):
-            for sizes in ((20, 4, 6), (9, 0, 5), (3, 4, 6)):  # the type alone: values are compared above
+            for sizes in ((20, 4, 6), (3, 4, 6)):  # the type alone: values are compared above
                 call = f"{('kept', 'positions')[place]} of {name}({', '.join(map(str, sizes))})"
                 check.has_dtype(result(calling(*sizes), place), torch.int64, call)
         check.returns_new(f"{name}(20, 4, 6)", 20, 4, 6, tolerance=EXACT)
@@ -637,7 +571,6 @@ BROADCAST = Hint(
 # Scores near -13000 are rounded by 0.001 or so: values of right answers differ by up to 0.008, a hidden key that counts
 # moves some of them by 4 or more.
 ROUNDED_LOW = Tolerance(rtol=0, atol=0.1)
-LATENT_NAMES = ("q_nope", "q_rope", "latent", "k_rope", "w_uk", "w_uv")
 
 
 def _handing_over(*arguments: Tensor) -> Probe:
@@ -743,14 +676,10 @@ def _mla_masks(check: Check, large_are_right: Gate) -> None:
     _mla(check, tensors, f"{words}, mask (4, 4)", MASKED, mixed_mask(check, 4, 4))
     _mla(check, tensors, f"{words}, mask (4, 1, 4)", BROADCAST, mixed_mask(check, 4, 1, 4))
     tensors, words = _latent(check, 2, 3, 4, 6, 5, 4, 7, 8)
-    for shape in ((2, 1, 1, 6), (2, 3, 4, 6)):
-        _mla(check, tensors, f"{words}, mask {shape}", BROADCAST, mixed_mask(check, *shape))
+    _mla(check, tensors, f"{words}, mask (2, 1, 1, 6)", BROADCAST, mixed_mask(check, 2, 1, 1, 6))
     check.agrees(calling(*tensors, mask=mixed_mask(check, 6)), f"{words}, mask=mask (6,))", CLOSE, BROADCAST)
     one, of_one = _latent(check, 2, 3, 1, 6, 5, 4, 7, 8)
     _mla(check, one, f"{of_one}, mask (2, 1, 1, 6)", ONE_QUERY, mixed_mask(check, 2, 1, 1, 6))
-    mask = mixed_mask(check, 4, 6)
-    mask[1] = False
-    _mla(check, tensors, f"{words}, mask (4, 6), row 1 all False", NO_KEY, mask)
     mask = mixed_mask(check, 2, 3, 4, 6)
     mask[:, :, 1], mask[1, 2] = False, False
     _mla(check, tensors, f"{words}, mask (2, 3, 4, 6), some rows all False", NO_KEY, mask)
@@ -777,9 +706,7 @@ def _mla_form(check: Check, masks_are_right: Gate) -> None:
     turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors]
     _mla(check, turned, f"{words}, not contiguous", STRIDES)
     padding = mixed_mask(check, 2, 1, 1, 5)
-    for at in (5, 4, 3, 2, 1):  # q_nope comes last: the others show a detached result
-        call = f"the gradient for {LATENT_NAMES[at]} of {words})"
-        check.agrees(differentiating(*tensors, at=at), call, SLOPE, CUT)
+    check.agrees(differentiating(*tensors, at=2), f"the gradient for latent of {words})", SLOPE, CUT)
     with masks_are_right:
         call = f"the gradient for q_nope of {words}, mask (2, 1, 1, 5))"
         check.agrees(differentiating(*tensors, padding, at=0), call, SLOPE, CUT)
@@ -891,8 +818,8 @@ def layers_that_turn(check: Check) -> None:
         agrees("Qwen3-Next with other layers", {"model_type": "qwen3_next"} | linear)
         agrees("Qwen3.5 with other layers", {"model_type": "qwen3_5_text"} | linear, ANY_LINEAR)
         agrees("EXAONE 4.0 1.2B", EXAONE_1B, NULL)
-        agrees("EXAONE 4.0 1.2B, partial_rotary_factor null", EXAONE_1B | {"partial_rotary_factor": None}, NULL)
-        agrees("EXAONE 4.0 1.2B, head_dim null", EXAONE_1B | {"head_dim": None}, NULL)
+        nulls = {"partial_rotary_factor": None, "head_dim": None}
+        agrees("EXAONE 4.0 1.2B, partial_rotary_factor and head_dim null", EXAONE_1B | nulls, NULL)
         within = {"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": None}}
         agrees("EXAONE 4.0 1.2B, partial_rotary_factor null in rope_parameters", EXAONE_1B | within, NULL)
     # Catches a whole head rotated, its width computed from hidden_size, null fields deleted from the caller's dict.
