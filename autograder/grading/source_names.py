@@ -2,7 +2,9 @@
 
 import ast
 import builtins
+import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -10,6 +12,11 @@ from typing import Any
 MOST_STATEMENTS = 200  # of a cell that is taken apart
 MOST_CELLS = 100  # of a student's own that are taken apart; a notebook may hold thousands
 MAX_PARSED = 50_000  # parsing takes up to a thousand times the memory of the text
+MOST_LEFT_OUT, MOST_READ_AGAIN = 40, 100_000  # blocks of a cell, after each of which it is read again; characters
+BEGINS = re.compile(r"(?!#|(?:else|elif|except|finally)\b)\S")  # a line that can begin a statement outside all others
+# Begins no statement with a body, but has indented lines: they go on with the block above.
+CUTS = re.compile(r"(?!@|(?:async|class|def|for|if|match|try|while|with)\b|.*[:([{,\\][ \t]*\n).*\n(?:.*\n)*?[ \t]")
+CLOSING = (")", "]", "}")
 IPYTHONS = re.compile(r"^([ \t]*)[%!].*", re.MULTILINE)
 
 
@@ -82,6 +89,43 @@ def parsed_cell(source: str) -> ast.Module | None:
     return parsed(IPYTHONS.sub(r"\1pass", source))
 
 
+def readable(source: str) -> tuple[str, list[str]]:
+    """Return a cell with empty lines in place of the blocks that Python cannot read, and these blocks, each on its lines.
+    A block goes from one unindented line to the next. If there are too many, nothing is left out."""
+    lines, left_out = source.split("\n"), list[str]()
+    begins = [n for n, line in enumerate(lines) if not n or (BEGINS.match(line) and lines[n - 1][:1] != "@")]
+    for _ in range(min(MOST_LEFT_OUT, MOST_READ_AGAIN // (len(source) + 1))):
+        try:
+            ast.parse(IPYTHONS.sub(r"\1pass", "\n".join(lines)))
+        except SyntaxError as error:
+            first = last = bisect_right(begins, max(error.lineno or 1, 1) - 1) - 1
+        except (ValueError, RecursionError, MemoryError):
+            break
+        else:
+            return "\n".join(lines), sorted(left_out, reverse=True)  # one begins with the empty lines above it
+        blocks = ["\n".join(lines[start:end]) for start, end in itertools.pairwise([*begins, len(lines)])]
+        block, above = blocks[last], max(last - 1, 0)
+        if parsed_cell(block):  # only here Python notices that one above is not complete
+            first = last = next((n for n in range(above, -1, -1) if not parsed_cell(blocks[n])), last)
+        elif CUTS.match(block) or (block[:1] in CLOSING and not parsed_cell(blocks[above])):
+            first = above
+        last += sum(1 for _ in itertools.takewhile(lambda below: below[:1] in CLOSING, blocks[last + 1 :]))
+        start, end = begins[first], [*begins, len(lines)][last + 1]
+        left_out.append("\n" * start + "\n".join(lines[start:end]).rstrip())
+        lines[start:end] = [""] * (end - start)
+    return source, []
+
+
+def names_in(block: str) -> set[str]:
+    """Return the names that a block which Python cannot read may define."""
+    return set(re.findall(r"^(?:def |class )?(\w+)", block, re.MULTILINE))
+
+
+def bounds(block: str) -> tuple[int, int]:
+    """Return the lines of a block, as the bounds of a slice."""
+    return len(block) - len(block.lstrip("\n")), block.count("\n") + 1
+
+
 def settled_names(source: str) -> dict[str, bool]:
     """Return the names that a cell defines outside functions, not from their own old value; ``False`` marks a stub."""
     tree = parsed_cell(source)
@@ -99,14 +143,15 @@ def settled_names(source: str) -> dict[str, bool]:
 
 def without_names(source: str, names: frozenset[str]) -> str:
     """A cell without the statements that define these names."""
-    tree = parsed_cell(source)
+    text, left_out = readable(source)
+    tree = parsed_cell(text)
     if tree is None or not names:
         return source
+    parts = [(lines_of(node), _defined(node)) for node in tree.body]
+    parts += [(bounds(block), names_in(block)) for block in left_out]
     lines: list[str | None] = list(source.split("\n"))
-    for node in tree.body:
-        defined = {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else _assigned(node)
+    for (first, end), defined in parts:
         if defined & names:
-            first, end = lines_of(node)
             lines[first:end] = [None] * (end - first)
     return "\n".join(line for line in lines if line is not None).strip("\n")
 
@@ -150,6 +195,10 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             for part in ("body", "orelse", "finalbody"):
                 yield from _statements(getattr(node, part, []))
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    return {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else _assigned(node)
 
 
 def _assigned(node: ast.stmt) -> set[str]:

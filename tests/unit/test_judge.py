@@ -76,12 +76,12 @@ def test_of_two_versions_of_python_both_are_named_where_one_cannot_read_the_othe
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="this version reads them")
-@pytest.mark.parametrize("code", ['f"{d["a"]}"', "f'{', '.join(d)}'"])
-def test_quotes_inside_an_f_string_are_named_where_the_notebook_does_not_say_its_version(code: str) -> None:
+@pytest.mark.parametrize("code", ['f"{d["a"]}"', "f'{', '.join(d)}'", "def f[T](x):\n    pass"])
+def test_what_came_with_python_3_12_is_named_where_the_notebook_does_not_say_its_version(code: str) -> None:
     with pytest.raises(SyntaxError) as raised:
         compile(code, "<cell>", "exec")
     error = StudentError(("SyntaxError", "Exception"), raised.value.msg)
-    assert f"grader has Python 3.{sys.version_info.minor}" in _reason(error, "", "")
+    assert f"grader has Python 3.{sys.version_info.minor}" in _reason(error, "", code)
     assert "grader has Python" not in _reason(error, "3.11.2", "")
 
 

@@ -138,13 +138,6 @@ def test_what_does_not_complete_the_answer_above_it_is_the_students_own(
     assert found["rotate_by_hand"].source == source and found.own == [("rotate_by_hand", below)]
 
 
-def test_a_class_that_was_cut_between_its_methods_is_put_together(nb: Mangled, rebuilt: Callable) -> None:
-    answer = nb.source("RotaryMultiHeadAttention")
-    cut = answer.index("    def forward")
-    nb.split("RotaryMultiHeadAttention", answer[:cut].rstrip("\n"), answer[cut:])
-    assert "".join(rebuilt(nb)["RotaryMultiHeadAttention"].source.split()) == "".join(answer.split())
-
-
 def test_of_two_definitions_the_last_counts_and_the_other_stands_above_it(nb: Mangled, rebuilt: Callable) -> None:
     answer, first = nb.source(ROTATION), f"def {ROTATION}(x, positions, base=10000.0):\n    return x"
     nb.split(ROTATION, first, answer)
@@ -153,16 +146,10 @@ def test_of_two_definitions_the_last_counts_and_the_other_stands_above_it(nb: Ma
     assert "it is defined in 2 of them, and the last one counts" in found.notes
 
 
-@pytest.mark.parametrize(
-    "half",
-    [
-        "",
-        "  \n",
-        "{stub}",
-        "    # YOUR CODE HERE\n    raise NotImplementedError",
-        "# YOUR CODE HERE\nraise NotImplementedError",
-    ],
-)
+TODO = "# YOUR CODE HERE\n{0}raise NotImplementedError"
+
+
+@pytest.mark.parametrize("half", ["", "  \n", "{stub}", f"    {TODO.format('    ')}", TODO.format("")])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_half_in_which_nothing_was_written_is_no_answer(
     half: str, is_first: bool, nb: Mangled, rebuilt: Callable
@@ -177,7 +164,18 @@ def test_an_unfinished_second_try_does_not_take_the_place_of_the_first(nb: Mangl
     answer = nb.source(ROTATION)
     again = f"def {ROTATION}(x, positions, base=10000.0):\n    y = x.double()\n    raise NotImplementedError"
     nb.split(ROTATION, answer, again)
-    assert rebuilt(nb).order == [again, answer]
+    values = nb.source("rotate_by_hand").strip("\n")
+    nb.write_into("rotate_by_hand", f"{values}\n{nb.stub('rotate_by_hand')}")  # git merged so
+    assert rebuilt(nb).order == [again, answer] and rebuilt(nb)["rotate_by_hand"].source == values
+
+
+@pytest.mark.parametrize(("first", "name"), [("rotate_half", "rotary_tables"), (PROOF, "bfloat16_explained")])
+def test_a_copied_cell_with_another_answer_is_that_ones(first: str, name: str, nb: Mangled, rebuilt: Callable) -> None:
+    answers = {one: nb.source(one) for one in (first, name)}
+    nb.cells.insert(nb.at(name), copy.deepcopy(nb.cells[nb.at(first)]) | {"source": answers[name], "id": "copy"})
+    nb.blank(name)
+    found = rebuilt(nb)
+    assert all(answer in found[one].source for one, answer in answers.items()) and "was split" not in found.notes
 
 
 def test_halves_of_the_stub_are_no_answer(nb: Mangled, rebuilt: Callable) -> None:
@@ -278,10 +276,7 @@ def test_what_stands_between_the_halves_of_a_class_does_not_part_them(
     at = nb.at(name) + 1
     lower = {"cell_type": "code", "metadata": {}, "source": whole[cut:], "outputs": []}
     kind, source = between
-    nb.cells[at:at] = [
-        {"cell_type": kind, "metadata": {}, "source": source} | ({"outputs": []} if kind == "code" else {}),
-        lower,
-    ]
+    nb.cells[at:at] = [lower | {"cell_type": kind, "source": source}, lower]
     found = rebuilt(nb)
     assert "def __init__" in found[name].source and "def forward" in found[name].source
 
@@ -335,10 +330,13 @@ def test_two_text_answers_merged(tmp_path: Path) -> None:
     assert "found in the cell copying_explained" in found["interview"].source
 
 
-def test_a_text_answer_merged_with_its_question_and_the_hint(nb: Mangled, rebuilt: Callable) -> None:
+def test_an_answer_merged_with_its_question_and_the_hint(nb: Mangled, rebuilt: Callable) -> None:
     text = nb.source(PROOF)
     nb.merge(QUESTION, HINT, keeps=PROOF)
     assert rebuilt(nb)[PROOF].source == text
+    answer = nb.source(ROTATION)
+    nb.merge(ABOVE_THE_ROTATION, ROTATION)
+    assert rebuilt(nb)[ROTATION].source == answer
 
 
 # ---- text answers ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import pytest
 
+from autograder.grading import source_names
 from autograder.grading.source_names import MAX_PARSED, defined_names, free_names, parsed, settled_names, without_names
 
 
@@ -23,19 +24,13 @@ def test_defined_names(source: str, names: set[str]) -> None:
 
 
 def test_what_does_not_parse_is_read_off_the_line_starts() -> None:
-    assert defined_names("def f(x:\n    return\nclass Rotary (nn.Module):\n  def inner(): pass\nclass Plain:") == {
-        "f",
-        "Rotary",
-        "Plain",
-    }
+    source = "def f(x:\n    return\nclass Rotary (nn.Module):\n  def inner(): pass\nclass Plain:"
+    assert defined_names(source) == {"f", "Rotary", "Plain"}
 
 
-def test_free_names_are_the_students() -> None:
+def test_free_names_are_the_students_once_and_in_the_order_of_their_use() -> None:
     source = "from autograder.checks import week3\nweek3.f(f, lambda y: y + g(len(y)))\nh = known"
     assert free_names(source, {"known": 1}) == ["f", "g"]
-
-
-def test_names_come_once_and_in_the_order_of_their_use() -> None:
     assert free_names("check(b)\ncheck(a)\ncheck(b)", {"check": None}) == ["b", "a"]
 
 
@@ -65,4 +60,17 @@ def test_settled_names_need_nothing_from_before(source: str, names: dict[str, bo
 def test_a_cell_without_some_of_its_names() -> None:
     source = "import math\n@cache\ndef f():\n    return 1\n\n%time f()\na = 1; b = 2\nc = 3"
     assert without_names(source, frozenset({"f", "c"})) == "import math\n\n%time f()\na = 1; b = 2"
-    assert without_names(source, frozenset()) == source and without_names("def f(:", frozenset({"f"})) == "def f(:"
+    assert without_names(source, frozenset()) == source and without_names("def f(:\nx = 1", frozenset({"f"})) == "x = 1"
+
+
+GOOD = "@cache\ndef g():\n    return 1"
+CUT = "def f():\n    a = 1\n<<<<<<< HEAD\n    return a"  # what is left of it would return nothing
+
+
+@pytest.mark.parametrize("bad", ["def f(x):\n    return x[:, None", "for i in x:", "try:\n    x = 1", "def f():\n    '''Its", CUT,
+                                 "x = {\n    1: −2\n}", "def f(\n    x,\n):\n    return (x", "x = 1\n# y\n    z = 2"])  # fmt: skip
+def test_a_block_that_cannot_be_read_costs_no_other(bad: str) -> None:
+    text, left_out = source_names.readable(f"{GOOD}\n```\n{bad}\n\n{GOOD}\nWell done, all!")
+    assert text.split() == [*GOOD.split(), *GOOD.split()] and left_out[1].strip() == bad and len(left_out) == 3
+    assert text.endswith(f"{GOOD}\n") and left_out[1].startswith("\n\n\n\n")
+    assert source_names.readable("x y\n" * 10**5)[1] == []

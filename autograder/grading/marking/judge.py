@@ -31,7 +31,16 @@ from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.sandbox.worker.tensors import EXACT
-from autograder.grading.source_names import defined_names, foreign_names, free_names, settled_names, statements
+from autograder.grading.source_names import (
+    bounds,
+    defined_names,
+    foreign_names,
+    free_names,
+    names_in,
+    readable,
+    settled_names,
+    statements,
+)
 from autograder.script.answer import Absent
 from autograder.script.question import noted
 from autograder.script.script import Exercise
@@ -139,15 +148,15 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
                 given.append(cell)
             wanted = _wanted_next(task.cells[place + 1 :], trusted)
             run = _execute(cell, session, wanted)
-            if run.error is not None and rights and cell.role in (Role.ANSWER, Role.STUDENT):
-                said = _salvage(cell, session, run.error, rights)
-                marking.remarks |= dict.fromkeys(cell.defines if said else (), said)
-            marked = {verdict.exercise for verdict in marking.verdicts}
-            marking.overwritten |= marked & defined_names(cell.source)
-            result.outputs[cell.id] = run.outputs + _error_output(run)
             if run.error is not None:
                 names = {*cell.defines, *defined_names(cell.source)}
                 failed |= dict.fromkeys(names, _reason(run.error, task.python, cell.source))
+                if rights and cell.role in (Role.ANSWER, Role.STUDENT):
+                    said = _salvage(cell, session, run.error, rights, failed, task.python)
+                    marking.remarks |= dict.fromkeys(cell.defines if said else (), said)
+            marked = {verdict.exercise for verdict in marking.verdicts}
+            marking.overwritten |= marked & defined_names(cell.source)
+            result.outputs[cell.id] = run.outputs + _error_output(run)
             if cell.role == Role.ANSWER and (said := _needs(cell.source, failed.keys() - rights, failed, session)):
                 marking.remarks |= dict.fromkeys(cell.defines, said)
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
@@ -159,24 +168,39 @@ def _wanted_next(cells: Sequence[TaskCell], trusted: dict[str, Any]) -> list[str
     return list(dict.fromkeys(name for cell in tests for name in free_names(cell.source, trusted)))
 
 
-def _salvage(cell: TaskCell, session: Session, error: StudentError, exercises: Collection[str]) -> str:
+def _salvage(
+    cell: TaskCell, session: Session, error: StudentError, answers: Collection[str], failed: dict[str, str], python: str
+) -> str:
     """Run the statements of a cell one by one, because it has stopped before all that it defines was there: at a package
-    that only the student has, or in a line that runs for too long. Returns how, for the student; empty if it is of no
-    use. A cell of the student's own does not get to define an exercise in this way."""
-    if cell.role == Role.ANSWER:
-        own, wanted = [], sorted(set(cell.defines) & set(exercises))
-    else:
-        own, wanted = list(exercises), sorted(settled_names(cell.source).keys() - set(exercises))
-    if not _are_missing(wanted, session):
+    that only the student has, in a line that runs for too long, or because Python cannot read all of it. Returns how, for
+    the student; empty if it is of no use. A cell of the student's own does not get to define an exercise in this way."""
+    try:
+        source, blocks = readable(cell.source)
+    except CheckingTooLong:
+        session.give_up()
         return ""
+    blocks = blocks if "SyntaxError" in error.type_names else []
+    if cell.role == Role.ANSWER:
+        own, wanted = [], sorted(set(cell.defines) & set(answers))
+    else:
+        own, wanted = list(answers), sorted(settled_names(source).keys() - set(answers))
+    if not wanted or not (blocks or _are_missing(wanted, session)):
+        return ""
+    left_out = []
+    for block in blocks:  # each by itself, for its own error
+        alone = re.sub(r"^\n", "#\n", block) + "\npass"  # IPython drops empty lines at the beginning
+        if stop := _execute(replace(cell, source=alone), session).error:
+            failed |= dict.fromkeys(names_in(block), _reason(stop, python, block))
+            first, last = bounds(block)
+            left_out.append(f"line {last}" if last == first + 1 else f"lines {first + 1} to {last}")
     _execute(replace(cell, source=UNREAD_ANNOTATIONS), session)
     for only_definitions in (True,) if error.was_stopped else (False, True):
-        parts = statements(cell.source, only_definitions, own)
+        parts = statements(source, only_definitions, own)
         runs = (_execute(replace(cell, source=part), session) for part in parts)
         if not any(run.error is not None and run.error.was_stopped for run in runs):
             break
-    how = ONLY_DEFINITIONS if only_definitions else ONE_BY_ONE
-    return "" if _are_missing(wanted, session) else how.format(error.describe())
+    how = ONLY_DEFINITIONS if only_definitions else LEFT_OUT if left_out else ONE_BY_ONE
+    return "" if _are_missing(wanted, session) else how.format(error.describe(), ", ".join(left_out))
 
 
 def _needs(source: str, helpers: Collection[str], failed: dict[str, str], session: Session) -> str:
@@ -187,6 +211,7 @@ def _needs(source: str, helpers: Collection[str], failed: dict[str, str], sessio
 
 UNREAD_ANNOTATIONS = "from __future__ import annotations"  # from here on, for they may name what was not imported
 ONE_BY_ONE = "Its cell stopped with {}, so its other statements were run one by one."
+LEFT_OUT = "Its cell stopped with {}, so it was run without what cannot be read as Python: {}."
 ONLY_DEFINITIONS = "Its cell stopped with {}, so only its imports, functions, classes and plain assignments were run."
 
 
@@ -319,7 +344,8 @@ NEWER = (
     ". (Your notebook ran on Python 3.{0}, and the grader has 3.{1}, which cannot read what is new in 3.{0}. Since 3.12, for "
     "example, the quotes around an f-string may stand inside its braces, too.)"
 )
-OLDER = ". (The grader has Python 3.{0}, and before 3.12 the quotes around an f-string may not stand inside its braces, too.)"
+OLDER = ". (The grader has Python 3.{0}. Type parameters came with 3.12, as did an f-string's quotes inside its own braces.)"
+TYPED = re.compile(r"^[ \t]*(?:(?:def|class) \w+\[|type \w+.*=)", re.MULTILINE)
 CONFLICT = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
 # By a part of Python's message: what to add about a slip that comes from another notation.
 SLIPS = {
@@ -336,7 +362,7 @@ def _reason(error: StudentError, python: str, source: str) -> str:
     if not slip and "SyntaxError" in error.type_names:
         if _minor(python) > here:
             slip = NEWER.format(_minor(python), here)
-        elif not python and here < 12 and error.message.startswith("f-string"):
+        elif here < 12 and (TYPED.search(source) or (not python and error.message.startswith("f-string"))):
             slip = OLDER.format(here)
     return f": its cell stopped with {error.describe()}{slip}"
 

@@ -20,7 +20,7 @@ from autograder.course import Role
 from autograder.errors import StudentError
 from autograder.grading.messages import Task, TaskCell
 from autograder.grading.sandbox.session import Session
-from autograder.grading.source_names import defined_names, parsed
+from autograder.grading.source_names import defined_names, parsed, without_names
 from autograder.script.answer import Absent
 
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -51,7 +51,7 @@ def in_the_sandbox(
                 )
             )
             with contextlib.suppress(StudentError):  # a line below the definition may fail, as in the first run
-                session.again(cell.id, cell.source)
+                session.again(cell.id, without_names(cell.source, frozenset(used)))
             fresh = session.lookup([name]).get(name, fresh)
         yield fresh, _reached(cell, task.cells, _names) & used or used
     with contextlib.suppress(

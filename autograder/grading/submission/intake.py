@@ -89,7 +89,8 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     )
     theirs = [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)]
     parts = list(what_counts(theirs))
-    flagged, lacking = flags(assignment, parts), not_here([part for _, part in parts], released_files(root, assignment))
+    beside = [*released_files(root, assignment), *(entry.name for entry in _entries(path.parent))]
+    flagged, lacking = flags(assignment, parts), not_here([part for _, part in parts], beside)
     notes += [f"it imports {name}, which is not installed where it was graded" for name in map(shown, lacking)]
     said = [*warnings, *notes, *found.notes, *(flag.sentence() for flag in flagged)]
     return Intake(notebook, list(dict.fromkeys(said)), {flag.grade_id for flag in flagged}, warnings, lacking)

@@ -54,6 +54,8 @@ class _Matching(Recognition):
         for cell in code:
             self._join_code(cell)
         self._keep_additions()
+        for cell in texts:
+            self._let_go_of_a_copy(cell)
         for cell in self.template:
             if cell in texts or cell.role is Role.PREDICTION:
                 self._join_text(cell)
@@ -92,6 +94,11 @@ class _Matching(Recognition):
         """Combine several cells of one code answer. Cells that run by themselves run in the student's order; a function
         that was cut in two is joined. Cells below the exercise's tests count only if there are none above."""
         own = self.of(cell)
+        for piece in own:
+            above, blank, below = piece.source.rpartition(given(cell.source))
+            if blank and defines_answer(piece.with_source(above), cell, finished=True):
+                piece.cell = NotebookNode(piece.cell, source=f"{above}{below}".strip("\n"))
+                self.found.notes.append(f"the blank version below the answer {cell.grade_id} was left out")
         if len(own) < 2:
             return
         is_given = all(adds_nothing(piece.source, cell.source) for piece in own)
@@ -134,6 +141,19 @@ class _Matching(Recognition):
         self.found.notes.append(
             f"the answer {name} was split over {len(pieces)} cells; they were run one after the other{several}"
         )
+
+    def _let_go_of_a_copy(self, cell: Cell) -> None:
+        """Unmatch a copy of another text answer's cell that stands where this one, blank otherwise, belongs."""
+        if any(not is_blank(cell, piece.source) for piece in self.of(cell)):
+            return
+        here = self.position[cell.id]
+        for above, piece in itertools.pairwise(self.pieces):
+            other, at = piece.place, self.position[above.place.id] if above.place else -1
+            if other is None or other is cell or other.role is not Role.ANSWER or other.cell_type == "code":
+                continue
+            before = self.of(other)[: self.of(other).index(piece)]
+            if self._with_text_above(here) <= at <= here and any(not is_blank(other, one.source) for one in before):
+                piece.place, piece.where = None, f"in a copy of the cell {other.grade_id}"
 
     def _join_text(self, cell: Cell) -> None:
         """Join all pieces of a text answer, and the text in new cells between them, into one answer."""

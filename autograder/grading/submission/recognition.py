@@ -13,6 +13,7 @@ from autograder.grading.submission.pieces import (
     defines_answer,
     given,
     is_code,
+    is_courses_text,
     is_test_of,
     is_unchanged,
     is_untouched,
@@ -111,6 +112,12 @@ class Recognition:
         if recognised := before - len(self.missing(self.template)):
             cells = "1 cell of the course was" if recognised == 1 else f"{recognised} cells of the course were"
             self.found.notes.append(f"{cells} recognised by the text: the ids were lost, or cells were merged")
+        code = [cell for cell in self.missing(self.template) if cell.role is Role.ANSWER and cell.cell_type == "code"]
+        for piece in list(self.pieces):
+            if (place := piece.place) and is_courses_text(place) and not is_unchanged(piece):
+                below = piece.with_source(piece.source.partition(given(place.source))[2].strip("\n"))
+                if any(defines_answer(below, cell) for cell in code):
+                    self._cut_out(place)
 
     def changed_text(self, piece: Piece) -> Cell | None:
         """Return the course's text cell that begins like this unmatched piece, if there is one."""
@@ -141,9 +148,14 @@ class Recognition:
         """Recognise code answers by the name that the exercise asks for, if their cells have lost their ids or they are
         in a new cell beside the one meant for them."""
         lost: list[str] = []
-        for cell in self.template:
-            if cell.role is not Role.ANSWER or cell.cell_type != "code":
-                continue
+        code = [cell for cell in self.template if cell.role is Role.ANSWER and cell.cell_type == "code"]
+        for piece in self.pieces:  # a copy of an answer's cell may hold another answer
+            place = piece.place
+            if place and place in code and not defines_answer(piece, place):
+                others = any(defines_answer(piece, cell) for cell in code)
+                if others and any(defines_answer(other, place, finished=True) for other in self.of(place)):
+                    piece.place, piece.where = None, f"in a copy of the cell {place.grade_id}"
+        for cell in code:
             own = self.of(cell)
             if any(not is_untouched(piece, cell) for piece in own):
                 continue
