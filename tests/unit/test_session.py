@@ -440,7 +440,6 @@ def test_a_table_is_loaded_whatever_it_is_called(session: Session) -> None:
     assert set(module.state_dict()) == {"turned"}
     with pytest.raises(StudentError, match="several tensors of max_len"):
         table.made({"rows": torch.randn(2, 3)}, 2, 3)
-    assert torch.equal(module.made({"again": rows + 1})(torch.zeros(2, 3)), rows[:2] + 1)
 
 
 def test_a_module_that_cannot_be_called_is_no_module(session: Session) -> None:

@@ -64,10 +64,8 @@ def load_table(module: Any, rows: torch.Tensor) -> str:
 
 def make_module(target: Any, args: Any, kwargs: Any, loaded: dict[str, Any]) -> tuple[Any, str]:
     """Return a module of the student's class with what is to be loaded, and why it was not loaded, if so. With
-    ``device`` the module is only moved there; with ``again``, ``target`` is already the module."""
+    ``device`` the module is only moved there."""
     with usual_numbers():
-        if "again" in loaded:
-            return target, load_table(target, loaded["again"])
         module = target(*args, **kwargs)
         if "device" in loaded:
             return module.requires_grad_(False).to(loaded["device"]), ""  # nobody asks for a gradient there
