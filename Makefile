@@ -27,6 +27,8 @@ READY_TO_TEST := $(if $(ACTIVE_FOR_TESTS),,.venv/.ready-to-test)
 RUN := PYTHONPATH="$$COURSE_ROOT" $(PY) -m autograder
 JUPYTER := PYTHONPATH="$$COURSE_ROOT" $(PY) -m jupyter
 SERVER_OPTIONS := --ServerApp.jpserver_extensions="{'jupytext': False}"
+# Whether a switch such as REGRADE=1 is on: empty, 0, no and false are off.
+on = $(filter-out 0 n no No NO false False FALSE off,$(1))
 ISOLATION ?= bubblewrap
 # pytest recompiles its plugins, and would write the course's path into .venv, where every sandbox could read it.
 # One process per core, so one thread each: a second torch thread would only wait, and use CPU while it waits.
@@ -83,7 +85,7 @@ slides: $(READY_FOR_SITE)  ## WEEK=3: a lecture out of the week's text, build/sl
 	@PYTHONPATH="$$COURSE_ROOT" $(SITE_PY) -m autograder slides $(if $(WEEK),--week "$(WEEK)")
 
 autograde: $(READY)  ## WEEK=3, WEEK=1,2 or WEEK=all: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2 SCHEDULER=tcp://…)
-	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(REGRADE),--regrade) $(if $(TIMINGS),--timings) $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(GRADING)
+	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(call on,$(REGRADE)),--regrade) $(if $(call on,$(TIMINGS)),--timings) $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(GRADING)
 
 feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded
 	@$(RUN) feedback $(if $(WEEK),--week "$(WEEK)")
@@ -98,7 +100,7 @@ regrade-requests: $(READY)  ## WEEK=3: one page of what students ask to have loo
 	@$(RUN) regrade-requests $(if $(WEEK),--week "$(WEEK)")
 
 lms: $(READY)  ## FORMAT=canvas|moodle|brightspace|blackboard WEEK=3: the points, as that system imports them (EXERCISES=1)
-	@$(RUN) lms --format "$(FORMAT)" $(if $(WEEK),--week "$(WEEK)") $(if $(EXERCISES),--exercises)
+	@$(RUN) lms --format "$(FORMAT)" $(if $(WEEK),--week "$(WEEK)") $(if $(call on,$(EXERCISES)),--exercises)
 
 quiz: $(READY)  ## FORMAT=canvas|moodle|brightspace|blackboard WEEK=3: the week's questions, as that system imports them
 	@$(RUN) quiz --format "$(FORMAT)" $(if $(WEEK),--week "$(WEEK)")
@@ -107,7 +109,7 @@ gradescope: $(READY)  ## WEEK=3: the autograder's zip for Gradescope, under rele
 	@$(RUN) gradescope $(if $(WEEK),--week "$(WEEK)") $(if $(INDEX),--index "$(INDEX)")
 
 check: $(READY)  ## FILE=notebooks/week3_rope/week3_rope.ipynb: grade your own notebook (JSON=1)
-	@$(RUN) check "$(FILE)" $(if $(JSON),--json) $(GRADING)
+	@$(RUN) check "$(FILE)" $(if $(call on,$(JSON)),--json) $(GRADING)
 
 lab: $(READY)  ## JupyterLab on the course
 	@$(JUPYTER) lab $(SERVER_OPTIONS) --ServerApp.root_dir="$$COURSE_ROOT"
@@ -127,7 +129,7 @@ experiments: $(READY)  ## the shipped results and checkpoints of weeks 5 to 8 an
 	@$(PY) experiments/distances.py
 
 bench: $(READY)  ## stock nbgrader and this grader on one simulated class (WEEK=3 STUDENTS=24 FRESH=1); see benchmarks/
-	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(FRESH),--fresh)
+	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/bench.py $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students $(STUDENTS)) $(if $(call on,$(FRESH)),--fresh)
 
 bench-first: $(READY)  ## one submission by itself, beside `import torch` (WEEK=3); benchmarks/results_first.md
 	@PYTHONPATH="$$COURSE_ROOT" $(PY) benchmarks/first_verdict.py $(if $(WEEK),--week "$(WEEK)")

@@ -139,6 +139,7 @@ def test_quiz_without_a_week_or_a_format_that_there_is(arguments: list[str], sai
 
 
 def test_make_passes_errors_on() -> None:
+    assert "--regrade" not in run("make", "-n", "autograde", "REGRADE=0").stdout
     done = run("make", "autograde", "WEEK=nine", code=None)
     assert done.returncode != 0 and "there is no week 'nine'" in done.stderr
 
