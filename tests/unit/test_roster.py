@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from helpers import COURSE, run
 
-from autograder.grading.plugins.roster import open_csv, read_roster
+from autograder.grading.plugins.roster import open_roster, read_roster
 
 TEXT = 'id,first_name,last_name,email\nzoe,Zoë,"Müller, von",z@x\n'
 ZOE = {"id": "zoe", "first_name": "Zoë", "last_name": "Müller, von", "email": "z@x"}
@@ -30,11 +30,11 @@ def test_what_a_spreadsheet_saves_is_read(tmp_path: Path, content: bytes) -> Non
     assert read_roster(tmp_path / "roster.csv") == [ZOE]
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "mac_roman"])
-def test_what_is_not_unicode_is_refused_with_what_to_do(tmp_path: Path, encoding: str) -> None:
-    (tmp_path / "roster.csv").write_bytes(TEXT.encode(encoding))
-    with pytest.raises(SystemExit, match=r'roster\.csv is not UTF-8 \(line 2\).*"CSV UTF-8"'):
-        open_csv(tmp_path / "roster.csv")
+@pytest.mark.parametrize("content", [TEXT.encode("cp1252"), TEXT.encode("mac_roman"), f"{TEXT}zoe,,,".encode()])
+def test_what_is_not_clear_is_refused_with_what_to_do(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "roster.csv").write_bytes(content)
+    with pytest.raises(SystemExit, match=r'roster\.csv (is not UTF-8 \(line 2\).*"CSV UTF-8"|has .* lines for zoe:)'):
+        open_roster(tmp_path / "roster.csv")
 
 
 @pytest.mark.slow
@@ -46,5 +46,7 @@ def test_nbgrader_imports_it(tmp_path: Path) -> None:
     nbgrader = [sys.executable, "-m", "nbgrader", "db", "student"]
     refused = run(*nbgrader, "import", "old.csv", cwd=tmp_path, code=1)
     assert "old.csv is not UTF-8" in refused.stderr and "Traceback" not in refused.stderr
+    refused = run(*nbgrader[:-1], "assignment", "add", "week1", "--duedate", "05.11.2026", cwd=tmp_path, code=1)
+    assert "write the due date as 2026-11-16 12:00 UTC" in refused.stderr and "Traceback" not in refused.stderr
     run(*nbgrader, "import", "roster.csv", cwd=tmp_path)
     assert "zoe (Müller, von, Zoë) -- z@x" in run(*nbgrader, "list", cwd=tmp_path, PYTHONIOENCODING="utf-8").stdout

@@ -14,7 +14,7 @@ from traitlets.config import Config
 
 from autograder.grading.plugins import nbgrader_patches
 from autograder.grading.plugins.autograde import CourseAutograde
-from autograder.grading.plugins.timestamps import LONGEST, Stamp, parsed, read_stamp, timestamp
+from autograder.grading.plugins.timestamps import LONGEST, Stamp, is_due_date, parsed, read_stamp, timestamp
 
 WEEK = "week3_rope"
 
@@ -31,6 +31,7 @@ def test_a_time_that_nbgrader_reads_is_read_the_same(tmp_path: Path, text: str) 
     (tmp_path / "timestamp.txt").write_bytes(text.encode())
     found = read_stamp(tmp_path)
     assert found.moment == parse_utc(text.strip()) and found.problem == ""
+    assert is_due_date(text.strip()) is text.strip().startswith("2026-")
     if "EST" not in text:
         assert found.moment.replace(second=0, microsecond=0) == datetime.datetime(2026, 11, 25, 20, 0)
 
@@ -60,7 +61,7 @@ def test_what_is_no_time_is_named(tmp_path: Path, text: str) -> None:
 def test_a_zone_that_is_read_over_is_named(tmp_path: Path, text: str, zone: str) -> None:
     (tmp_path / "timestamp.txt").write_text(text)
     found = read_stamp(tmp_path)
-    assert found.moment == parse_utc(text)  # as nbgrader reads it
+    assert found.moment == parse_utc(text) and not is_due_date(text)  # as nbgrader reads it
     assert f'no time zone that is known here ("{zone}")' in found.problem
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import nbgrader.api
+from nbgrader.api import Assignment, Gradebook
 from nbgrader.apps import dbapp
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.apps.zipcollectapp import ZipCollectApp
@@ -22,9 +23,9 @@ from sqlalchemy.exc import SAWarning
 
 from autograder.grading.plugins.exchange import release_feedback
 from autograder.grading.plugins.nbgrader_version import wrong_version
-from autograder.grading.plugins.roster import open_csv
+from autograder.grading.plugins.roster import open_roster
 from autograder.grading.plugins.score_log import keep_log
-from autograder.grading.plugins.timestamps import timestamp
+from autograder.grading.plugins.timestamps import is_due_date, timestamp
 from autograder.grading.plugins.zip_collect import zip_collect
 
 # The revision with which this nbgrader marks a new gradebook. It starts an `alembic` process each time to find it.
@@ -49,10 +50,20 @@ def apply() -> None:
         existing_timestamp,
     )
     ZipCollectApp.start, ExchangeReleaseFeedback.copy_files = zip_collect, release_feedback
-    dbapp.open = open_csv  # shadows the builtin in that module only
+    dbapp.open, dbapp.Gradebook = open_roster, CheckedGradebook  # in that module only: the first shadows the builtin
     keep_log()
     # Harmless: later versions of SQLAlchemy warn of this for every new submission.
     warnings.filterwarnings("ignore", message="Object of type <Submitted.*not in session", category=SAWarning)
+
+
+class CheckedGradebook(Gradebook):
+    """The gradebook of `nbgrader db`. A due date that nbgrader could take for another day or hour ends the command."""
+
+    def update_or_create_assignment(self, name: str, **values: Any) -> Assignment:
+        """Check the due date, which is the command's text, first."""
+        if (due := values.get("duedate")) and not is_due_date(due):
+            raise SystemExit(f"error: {due!r} can be misread: write the due date as 2026-11-16 12:00 UTC (year first)")
+        return super().update_or_create_assignment(name, **values)
 
 
 def autograde(converter: Autograde) -> None:

@@ -88,6 +88,12 @@ def parsed(text: str) -> datetime | None:
     return moment
 
 
+def is_due_date(text: str) -> bool:
+    """Whether a due date begins with year-month-day, and names no unknown zone: nbgrader takes 05.11.2026 for 11 May."""
+    day, moment = text[:10], parsed(text)
+    return str(parsed(day)) == f"{day} 00:00:00" and moment is not None and not _unknown_zone(text)
+
+
 def _third_word(text: str) -> str:
     """Return what nbgrader takes for the time zone: the third of three words."""
     words = text.split(" ")
