@@ -18,11 +18,20 @@ from autograder.errors import SandboxError, missing_package
 from autograder.grading.executors.local import JudgePool, close_sandbox, die_with
 from autograder.grading.messages import Answer, Options, Result, Task
 
+asked_to_end = threading.Event()
+
+
+def _end(*_: object) -> None:
+    """End after SIGTERM so that `finally` runs, without a traceback where Python only prints the exception."""
+    asked_to_end.set()
+    sys.unraisablehook = lambda _: None
+    sys.exit()
+
 
 def main() -> None:
     """Serve the process named in the first argument until it closes our stdin."""
     die_with(int(sys.argv[1]))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that `finally` runs
+    signal.signal(signal.SIGTERM, _end)
     answers, lock = os.fdopen(os.dup(1), "w"), threading.Lock()
     os.dup2(2, 1)  # anything that is printed goes to stderr
 
@@ -56,6 +65,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(SystemExit):  # the orderly end after SIGTERM
+    try:
         main()
+    except BaseException:  # an import that SIGTERM interrupts may raise another exception than SystemExit
+        if not asked_to_end.is_set():
+            raise
     os._exit(0)  # skips the clean-up of torch, which takes a quarter of a second
