@@ -70,6 +70,7 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
         misnamed |= run.misnamed
         seconds |= run.seconds
     standing = scores(course_directory(root, assignment), assignment)
+    known = {score.student for score in standing}
     standing += [Score(name, None, max_score(root, assignment), reason) for name, reason in refused.items()]
     console.print(class_table(assignment, standing, _was_isolated(root, assignment)))
     if options.timings:
@@ -79,11 +80,13 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
             else "no timings: nothing was graded in this run (REGRADE=1 grades again)"
         )
     _look_at(out_of_range(exercises(root, assignment), standing))
+    if gone := sorted(known - {path.parent.name for path in root.glob(f"submitted/*/{assignment}")}):
+        _look_at([f"in the gradebook, but no folder submitted/…/{assignment} (renamed, removed?): {', '.join(gone)}"])
     for place, remedy in misnamed.items():
         console.print(f"[yellow]not graded:[/yellow] submitted/{escape(place)}: {remedy}", highlight=False)
     for failure in failures:
         console.print(f"[red]not graded:[/red] {escape(failure)}", highlight=False)
-    return 1 if failures else 0
+    return 1 if failures or any(Path(place).parts[0] not in known for place in misnamed) else 0
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,8 @@ def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
         converter.start()
     except NbGraderException as error:
         raise GradingFailed(f"feedback could not be written: {_last_line(log, error)}") from None
+    if converter.restored:
+        console.print(f"[yellow]gradebook:[/yellow] {escape(converter.restored)}", highlight=False)
     pages = sorted(root.glob(f"feedback/*/{assignment}/{assignment}.html"))
     return pages, len(converter.assignments), converter.up_to_date
 

@@ -75,7 +75,7 @@ def assignments_of(weeks: str | None, root: Path) -> list[str]:
     """Find the assignments of WEEK: one, several (``1,2,3``), or ``all`` that somebody has handed in."""
     own = own_assignments(root)
     if weeks == "all" and weeks not in own:
-        found = [name for name in [*_built_weeks(root), *own] if any(root.glob(f"submitted/*/{name}"))]
+        found = [name for name in all_assignments(root) if any(root.glob(f"submitted/*/{name}"))]
         if not found:
             raise CourseError("no submissions: expected submitted/STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb")
         return found
@@ -86,6 +86,11 @@ def assignments_of(weeks: str | None, root: Path) -> list[str]:
 def students_named(students: str) -> list[str]:
     """Split STUDENTS, for example ``ada,boole``; an empty list means the whole class."""
     return [name.strip() for name in students.split(",") if name.strip()]
+
+
+def all_assignments(root: Path) -> list[str]:
+    """Return the names of the weeks that are built, and of the instructor's own assignments."""
+    return [*_built_weeks(root), *own_assignments(root)]
 
 
 def _built_weeks(root: Path) -> list[str]:

@@ -45,8 +45,8 @@ def test_what_is_kept_is_saved_again(course: Path, graded_class: GradedClass, lo
 @pytest.mark.isolation
 def test_feedback_brings_the_scores_back_itself(course: Path, graded_class: GradedClass) -> None:
     (course / "gradebook.db").unlink()
-    autograder("--root", str(course), "feedback", "--week", "3")
-    assert standing(course) == standing(graded_class.root)
+    done = autograder("--root", str(course), "feedback", "--week", "3")
+    assert standing(course) == standing(graded_class.root) and "gradebook: it lacked" in done.stdout
     run("nbgrader", "generate_feedback", WEEK3, "--force", cwd=course)
 
 

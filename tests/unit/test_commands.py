@@ -56,6 +56,10 @@ def test_a_run_that_leaves_somebody_without_a_grade_has_failed(root: Path, capsy
     options = argparse.Namespace(**vars(OPTIONS), students="", timings=False)
     assert commands.autograde(root, [WEEK3], options, Grader()) == 1
     assert "late.csv: there is no other trace of adda:" in capsys.readouterr().out
+    (root / "submitted" / "ada").rename(root / "ada")
+    assert commands.autograde(root, [WEEK3], options, Grader()) == 0
+    (root / "submitted" / "loose.ipynb").touch()
+    assert commands.autograde(root, [WEEK3], options, Grader()) == 1 and "removed?): ada" in capsys.readouterr().out
 
 
 def test_before_anything_is_graded_no_table_and_no_gradebook_are_made(root: Path) -> None:

@@ -12,7 +12,7 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
 from autograder.errors import GradingFailed
-from autograder.grading.plugins.autograde import CourseAutograde, has_no_effect
+from autograder.grading.plugins.autograde import CourseAutograde, why_refused
 from autograder.grading.plugins.exporter import SubmissionExporter
 from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.preprocessors import MAX_SHOWN, readable
@@ -49,7 +49,9 @@ def test_an_option_without_an_effect_is_refused(
     with pytest.raises(NbGraderException, match=said):
         make(coursedir=course, config=Config(Execute={"enabled": enabled})).init_notebooks()
     course.notebook_id = "week3*"  # matches all notebooks
-    assert has_no_effect(make(coursedir=course)) == ""
+    assert why_refused(make(coursedir=course)) == ""
+    course.assignment_id = "week3"
+    assert "there is no assignment 'week3'; there is: " in why_refused(make(coursedir=course))
 
 
 def test_a_long_cell_is_cut_where_a_person_stops_reading() -> None:

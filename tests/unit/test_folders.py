@@ -61,14 +61,17 @@ def test_one_student_or_a_pattern(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Week3_RoPE", "WEEK3_ROPE", "week3-rope", "Week 3 RoPE", "week3_rope (1)", "week3", "week3_rope.ipynb"]
+    "name", ["Week3_RoPE", "week3.zip", "week3-rope", "Week 3 RoPE", "week3_rope (1)", "week3", "week3_rope.ipynb"]
 )
 def test_what_lies_under_nearly_the_right_name_is_named(tmp_path: Path, name: str) -> None:
     directory = course(tmp_path, "boole")
-    (tmp_path / "submitted" / "ada" / name).mkdir(parents=True)
+    place = tmp_path / "submitted" / "ada" / name
+    (place.parent if "." in name else place).mkdir(parents=True)
+    place.touch()
     found = find_submissions(directory, WEEK)
     assert list(found.folders) == ["boole"] and list(found.misnamed) == [f"ada/{name}"]
-    assert WEEK in found.misnamed[f"ada/{name}"] and not find_submissions(directory, WEEK, "boole").misnamed
+    remedy = {".ipynb": "move it into", ".zip": "unpack it into"}.get(place.suffix, "has to be called")
+    assert remedy in found.misnamed[f"ada/{name}"] and not find_submissions(directory, WEEK, "boole").misnamed
 
 
 @pytest.mark.parametrize("name", ["week4_alibi", "week3_rope_extra", "notes", "week", "w", "___", "Week 13"])

@@ -5,6 +5,7 @@ submissions that it will convert starts in parallel, in sandboxes; the loop wait
 """
 
 import fnmatch
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import rmtree
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from autograder.course import all_assignments, is_week
 from autograder.errors import CourseError, GradingFailed, cannot_store, first_line
 from autograder.grading.course_state import is_complete
 from autograder.grading.executors.grader import Grader
@@ -30,10 +32,16 @@ from autograder.grading.submission.folders import all_students, find_submissions
 from autograder.late import LateDays, LateTable
 from autograder.permissions import require_private
 
+VERY_LATE = timedelta(days=14)
 
-def has_no_effect(converter: BaseConverter) -> str:
-    """Return a message about an nbgrader option that is set but does nothing here; empty if there is none."""
+
+def why_refused(converter: BaseConverter) -> str:
+    """Return a message about an assignment that does not exist, or an nbgrader option that does nothing here; empty if
+    there is none."""
     assignment, notebooks = converter.coursedir.assignment_id, converter.coursedir.notebook_id
+    root = Path(converter.coursedir.root)
+    if not is_week(assignment) and not (root / "source" / assignment).is_dir():
+        return f"there is no assignment {assignment!r}; there is: {', '.join(all_assignments(root))}"
     if not fnmatch.fnmatchcase(assignment, notebooks):
         return (
             f"--notebook {notebooks} has no effect here: an assignment of this course is one notebook, {assignment}, and is "
@@ -62,7 +70,7 @@ class CourseAutograde(Autograde):
         self.misnamed: dict[str, str] = {}  # entries named almost like the assignment, with what to do
         self.remarks: dict[str, str] = {}  # by student or file: a time of submission that is odd, and so on
         assignment = self.coursedir.assignment_id
-        if problem := has_no_effect(self):
+        if problem := why_refused(self):
             raise self._told(problem)
         found = find_submissions(self.coursedir, assignment, self.coursedir.student_id)
         self._folders, self.refused, self.misnamed = found.folders, found.refused, found.misnamed
@@ -97,6 +105,7 @@ class CourseAutograde(Autograde):
                 with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
                     self._known = known_scores(gradebook, assignment)  # nobody else can count as done
                     self._look_for_students(late, {student.id for student in gradebook.students})
+                    self._look_at_due_date(gradebook.find_assignment(assignment).duedate)
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}
                 if not options.isolate:
                     self.log.warning(NO_ISOLATION)
@@ -192,6 +201,17 @@ class CourseAutograde(Autograde):
         """Name the students whom the late table knows, but nothing else does: misspelt, probably."""
         if late and (unknown := late.students() - enrolled - all_students(self.coursedir)):
             self._remark("late.csv", f"there is no other trace of {', '.join(sorted(unknown))}: look at the spelling")
+
+    def _look_at_due_date(self, due: datetime | None) -> None:
+        """Say if everybody is very late: the due date is probably wrong."""
+        times = [stamp.moment for stamp in self._stamps.values() if stamp.moment]
+        if due and times and min(times) - due > VERY_LATE:
+            self._remark(
+                "due date",
+                f"{due:%Y-%m-%d %H:%M} UTC, {(min(times) - due).days} days before the first hand-in of this run. If that is "
+                f'wrong, run `nbgrader db assignment add {self.coursedir.assignment_id} --duedate "YYYY-MM-DD HH:MM UTC"`, '
+                "then grade again with REGRADE=1 (nbgrader: --force)",
+            )
 
     def _remark(self, about: str, problem: str) -> None:
         self.remarks[about] = problem

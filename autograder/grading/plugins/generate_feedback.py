@@ -16,9 +16,9 @@ from nbgrader.converters.base import NbGraderException
 
 from autograder.errors import GradingFailed
 from autograder.grading.course_state import run_lock
-from autograder.grading.plugins.autograde import has_no_effect
+from autograder.grading.plugins.autograde import why_refused
 from autograder.grading.plugins.page_origin import is_made_from, origins
-from autograder.grading.plugins.restore import restore
+from autograder.grading.plugins.restore import restore, told_restored
 from autograder.grading.submission.folders import folders
 from autograder.log import CapturedLog
 
@@ -33,15 +33,18 @@ class CourseFeedback(GenerateFeedback):
 
     origins: dict[str, str] = {}  # noqa: RUF012  (by student; set whole, never changed in place)
     up_to_date = 0
+    restored = ""  # what the gradebook lacked
 
     def init_notebooks(self) -> None:
         """List the pages to make, after restoring scores that the gradebook has lost."""
         course, assignment = self.coursedir, self.coursedir.assignment_id
-        if problem := has_no_effect(self):
+        if problem := why_refused(self):
             self.log.error(problem)
             raise NbGraderException(problem)
         with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run in progress restores them itself
-            restore(course, assignment, self.config)
+            if lacked := restore(course, assignment, self.config):
+                self.restored = told_restored(lacked)
+                self.log.warning("gradebook: %s", self.restored)
         found = map(str, folders(course, course.autograded_directory, course.student_id, assignment))
         notebooks = {folder: os.path.join(folder, f"{assignment}.ipynb") for folder in found}
         self.assignments = {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}

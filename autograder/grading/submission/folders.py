@@ -39,9 +39,9 @@ def find_submissions(course: CourseDirectory, assignment: str, student: str = "*
     for folder in folders(course, course.submitted_directory, "*", ""):
         name = folder.name
         if name[0] != "." and name not in NOT_STUDENTS and (name == student or fnmatch.fnmatchcase(name, student)):
-            nearly = [entry for entry in _entries(folder) if entry not in known and _is_nearly(entry, assignment)]
-            remedy = f"the folder of the notebook has to be called {assignment}"
-            found.misnamed |= {_shown(f"{name}/{entry}"): remedy for entry in nearly if entry != assignment}
+            for entry in _entries(folder):
+                if entry not in known | {assignment} and _is_nearly(entry, assignment):
+                    found.misnamed[_shown(f"{name}/{entry}")] = _remedy(folder / entry, assignment)
     if student == "*":
         found.misnamed |= _misplaced(course, assignment)
     return found
@@ -78,9 +78,17 @@ def _entries(folder: Path) -> list[str]:
         return []
 
 
+def _remedy(path: Path, assignment: str) -> str:
+    if os.path.isdir(path):  # False, not an error, where nobody may look
+        return f"the folder of the notebook has to be called {assignment}"
+    verb = "unpack it" if path.suffix.lower() == ".zip" else "move it"
+    return f"{verb} into submitted/{_shown(path.parent.name)}/{assignment}/"
+
+
 def _is_nearly(name: str, assignment: str) -> bool:
     """Whether a name may mean the assignment: other case or separators, something appended, or the week alone."""
-    meant, wanted = (re.sub(r"[\W_]+", "", text.lower()) for text in (name.removesuffix(".ipynb"), assignment))
+    name = re.sub(r"\.(ipynb|zip)$", "", name.lower())
+    meant, wanted = (re.sub(r"[\W_]+", "", text.lower()) for text in (name, assignment))
     return bool(meant) and (meant.startswith(wanted) or meant == re.split(r"[\W_]", assignment.lower())[0])
 
 
