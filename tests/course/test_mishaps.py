@@ -96,7 +96,9 @@ def stopped_cells(nb: Mangled) -> None:
 
 @case
 def unreadable_lines(nb: Mangled) -> None:
-    nb.write_into("rotate_half", f"```python\n{nb.source('rotate_half')}\n```\nIt's fast!\n{nb.source(ROTATION)}\nx = (")
+    nb.write_into(
+        "rotate_half", f"```python\n{nb.source('rotate_half')}\n```\nIt's fast!\n{nb.source(ROTATION)}\nx = ("
+    )
     del nb.cells[nb.at(ROTATION)]
 
 
@@ -155,7 +157,9 @@ class Class:
         upper = Mangled().write(self.submitted("upper_case_and_another"), "Week3_RoPE.ipynb")
         upper.with_name("scratch.ipynb").write_text(json.dumps({"cells": []}))
         lacking = Mangled()
-        lacking.write_into("rotate_half", "import no_such_package, beside\ndef rotate_half(x): return no_such_package.turn(x)")
+        lacking.write_into(
+            "rotate_half", "import no_such_package, beside\ndef rotate_half(x): return no_such_package.turn(x)"
+        )
         lacking.write(self.submitted("package_used")).with_name("beside.py").write_text("")
         Mangled().write(self.submitted("saved_as_text"), f"{WEEK3}.ipynb.txt")
         Mangled().write(self.submitted("folder_in_folder") / "my week 3", f"{WEEK3}.ipynb")
