@@ -931,7 +931,6 @@ def bucket_plain(relative_position, bidirectional=True, num_buckets=32, max_dist
     return bucket + torch.where(m < e, m, far)
 
 
-FAR = "torch.floor(ratio * (num_buckets - e)).long()"
 edited(
     bucket_plain,
     "bucket_sign",

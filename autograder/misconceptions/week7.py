@@ -836,7 +836,6 @@ class CrossPlain(nn.Module):
 
 
 FROM = "q, k, v = self.split(self.q_proj(x)), self.split(self.k_proj(memory)), self.split(self.v_proj(memory))"
-WITH_MASK = '            scores = scores.masked_fill(hidden, float("-inf"))\n'
 CLEARED = "        if memory_mask is not None:\n            weights = weights.masked_fill(hidden, 0.0)\n"
 ROTATED = "            q = self.rope(q, positions)\n            k = self.rope(k, memory_positions)\n"
 ROW = "        if angle.ndim == 3:\n            angle = angle.unsqueeze(1)\n"

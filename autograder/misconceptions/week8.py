@@ -386,7 +386,6 @@ def grid_plain(segments):
 
 NEW = "new = [(s + a, s + b, s + c) for a in range(t) for b in range(h) for c in range(w)]"
 STEP = "step = max(t, h, w)"
-TENSOR = "return torch.tensor(numbers, dtype=torch.int64).reshape(-1, 3).T"
 for _name, _score, _says, *_changes in (
     ("grid_time_forgotten", 2.25, "time forgotten", (STEP, "step = max(h, w)")),
     ("grid_time_only", 1.25, "time only", (STEP, "step = t")),
