@@ -130,6 +130,7 @@ def sinusoidal_positional_encoding(check: Check) -> None:
     with check.criterion("another base", 0.5, golden=True):
         near(10, 16)
         check.agrees(calling(9, 8, 500), f"{name}(9, 8, 500)", NEAR, BASE)
+        check.agrees(calling(9, 8, base=7.5), f"{name}(9, 8, base=7.5)", NEAR, BASE)
         near(9, 8, REMEMBERED_BASE)  # first asked with another base: exposes a remembered base
     # Catches positions, frequencies or angles in float32, and a table of a fixed maximum length.
     with check.criterion("within 1e-5 up to position 100,000", 1, golden=True):

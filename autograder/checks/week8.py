@@ -105,7 +105,7 @@ def _partial(
 def partial_rotary_emb(check: Check) -> None:
     # Catches frequencies of the whole head, the last channels rotated, pairs across the border.
     with check.criterion("the first rotary_dim channels turn, the others pass", 1.25, golden=True):
-        for shape, rotary_dim in (((4, 4, 4, 8), 4), ((1, 5, 2, 12), 6)):
+        for shape, rotary_dim in (((4, 4, 4, 8), 4), ((1, 5, 2, 12), 6), ((3, 2, 5, 6), 2)):
             _partial(check, check.randn(*shape), shape[2], rotary_dim)
     # Catches the index instead of the position, rounded positions, rows that broadcast along the heads.
     with check.criterion("any positions, one row of them per sequence", 0.75, golden=True):
@@ -150,7 +150,8 @@ def _partial_positions(check: Check) -> None:
 def _partial_far(check: Check) -> None:
     x = check.randn(2, 3, 6, 12)
     _partial(check, x, 6, 8)
-    _partial(check, x, 6, 8, hint=BASE, base=500)
+    for base in (500, 7.5):
+        _partial(check, x, 6, 8, hint=BASE, base=base)
     x, positions = check.randn(2, 3, 40, 20), far_positions(check, 40)
     _partial(check, x, positions, 16, "up to 8191", FAR)
     _partial(check, x.bfloat16(), positions, 16, "up to 8191", ROUNDED[torch.bfloat16], HALF_PRECISION)
@@ -311,6 +312,7 @@ def _mrope_sections(check: Check) -> None:
     wide = check.randn(2, 2, 5, 20)  # first asked with another base
     _mrope(check, wide, positions, (5, 3, 2), hint=BASE, base=500)
     _mrope(check, wide, positions, (5, 3, 2), hint=REMEMBERED_BASE)
+    _mrope(check, x, positions, (4, 2, 2), hint=BASE, base=7.5)
     _mrope(check, x, positions, (4, 0, 4), hint=NO_PAIR)
 
 
