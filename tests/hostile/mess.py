@@ -192,7 +192,7 @@ def answer_cell_deleted(s: Submission) -> None:
     s.nb["cells"].remove(s.cell("apply_rotary_emb"))
 
 
-@entry("mess", {FREQ: 2.0})
+@entry("mess", GOOD)
 def source_that_no_parser_likes(s: Submission) -> None:
     s.good()
     s.answer("apply_rotary_emb", RIGHT_ROT + "\nx = " + "(" * 3000 + "1" + ")" * 3000)
