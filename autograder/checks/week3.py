@@ -320,7 +320,7 @@ def interleaved_to_half(check: Check) -> None:
     with check.criterion("one head", 1, golden=True):
         for rows, columns in ((8, 8), (6, 5)):
             reorders(rows, columns, 1)
-    # Catches one permutation across all heads, rows read channel by channel, an order cached for another n_heads.
+    # Catches one permutation across all heads and rows read channel by channel.
     with check.criterion("several heads, each by itself", 1.5, golden=True):
         reorders(24, 24, 2)
         reorders(18, 7, 3)
@@ -471,7 +471,7 @@ def RotaryMultiHeadAttention(check: Check) -> None:
             f"{name}(12, 2).state_dict()",
             hint=FOUR_WEIGHTS,
         )
-    # Catches gradients cut off, x or positions changed in place, stale angles, indivisible sizes accepted.
+    # Catches gradients cut off, x or positions changed in place, indivisible sizes accepted.
     with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.125):
         attention_manners(check, name)
 
@@ -729,7 +729,7 @@ def rotary_tables(check: Check) -> None:
                 Tolerance(rtol=0, atol=atol, exact_dtype=True),
                 TABLES,
             )
-    # Catches a hard-coded base of 10,000, integer positions only, cached tables, positions changed in place.
+    # Catches a hard-coded base of 10,000, integer positions only, tables handed out twice.
     with check.criterion(
         "the rest of the contract still holds: any positions, base and dtype, new tables on each call", 0.25
     ):
