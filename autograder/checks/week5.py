@@ -105,7 +105,7 @@ def _whole(got: torch.Tensor, expected: torch.Tensor) -> bool:
 
 WHOLE = Hint(
     "Small positions that the scale divides are right, others are not: the result must keep its fraction (no //, "
-    "no rounding, no conversion back to integers).",
+    "no rounding, no conversion to integers or to half precision).",
     _whole,
 )
 FRACTIONAL_SCALE = (

@@ -282,8 +282,8 @@ ANGLES_AFTER = Hint(
     lambda got, expected: not difference(got[SCALED], expected[SCALED], MODULE_BFLOAT16),
 )
 LATE_ANGLES = (
-    "After .to(torch.bfloat16) a whole text is right, a piece behind 263 cached tokens is not. (Positions stay whole "
-    "numbers or float32: bfloat16 cannot count beyond 256.)"
+    "After .to(torch.bfloat16) a whole text is right, a piece behind 263 cached tokens is not. (All of them "
+    "count. Positions stay whole numbers or float32: bfloat16 cannot count beyond 256.)"
 )
 
 

@@ -33,7 +33,7 @@ DIAGNOSES = {
     "base": "Your code uses its own base instead of the argument `base`.",
     # table
     "halves":
-        "Your layout is [sin | cos], all sines first; this exercise asks for sine and cosine interleaved: sin, cos, sin,"
+        "Your layout is in halves, as in [sin | cos]; this exercise asks for sine and cosine interleaved: sin, cos, sin,"
         " cos, ...",
     "swapped": "Sine and cosine are swapped: the even channels hold sines, the odd ones cosines, so PE(0) is 0, 1, 0, 1.",
     "from one": "Your positions start at 1; the first row belongs to position 0.",

@@ -166,7 +166,7 @@ DIAGNOSES = {
     "looks ahead": "Your head looks ahead: its score is highest for a key that many positions *after* the query.",
     "looks at itself": "Asked to look several tokens back, your head looks at the newest one. (The contents must say how far back to look.)",
     "one beside": "Your head looks one position beside the right one.",
-    "too quiet": "Your head prefers the right token, but not by enough: turn up the strength.",
+    "too quiet": "Your head prefers the right token, but not by enough.",
     "looks elsewhere": "Your head looks at another token than the one that is asked for.",
 }
 
@@ -967,7 +967,7 @@ class AttentionPlain(nn.Module):
         return self.o_proj((weights @ v).transpose(1, 2).reshape(x.shape))
 
 
-edited(AttentionPlain, "attention_scaled_twice", 0, "Your scores are divided by sqrt(head_dim) twice.",
+edited(AttentionPlain, "attention_scaled_twice", 0, "Your scores are divided by sqrt(head_dim) twice, that is by head_dim.",
        ("/ math.sqrt(q.shape[-1])", "/ q.shape[-1]"))
 SPLIT = "q, k, v = self.split(self.q_proj(x)), self.split(self.k_proj(x)), self.split(self.v_proj(x))"
 ROTATED = "q, k = self.rope(q, positions), self.rope(k, positions)"

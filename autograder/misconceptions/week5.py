@@ -70,7 +70,7 @@ PI = {
     "dtype": "The dtype is not as asked: integers give float32, floats keep theirs.",
     "cut": "No gradient passes: a detach, torch.tensor, NumPy, a list or a whole-number division is on the way.",
     "rescaled": "You shrink the positions to the range 0..1; the exercise asks for a division by the scale.",
-    "length": "You scale by the length found in the positions; the scale is given.",
+    "twice": "You divide by the scale twice, that is by its square; divide once.",
     "integers back": "The result is turned back into integers, and the fractions are lost.",
     "in place": "The positions themselves are changed in place; return a new tensor.",
 }
@@ -107,10 +107,9 @@ def pi_unit_range(positions, scale):
     return positions.float() / positions.max() / scale
 
 
-@wrong(WEEK, "position_interpolation", 0, PI["length"])
-def pi_by_length(positions, scale):
-    n = positions.shape[-1]
-    return positions.float() * (n / scale) / n / scale
+@wrong(WEEK, "position_interpolation", 0, PI["twice"])
+def pi_twice(positions, scale):
+    return positions.float() / scale**2
 
 
 @wrong(WEEK, "position_interpolation", 1.25, PI["dtype"])

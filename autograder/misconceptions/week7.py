@@ -27,6 +27,7 @@ SAYS = {
     "first head": "Every query head reads key head 0; head h reads h // (n_heads // n_kv_heads).",
     "groups reversed": "The groups come in the reverse order: the first query heads read the first key head.",
     "unscaled": "The scores are not divided by sqrt(head_dim).",
+    "scaled twice": "The scores are divided by sqrt(head_dim) twice, that is by head_dim.",
     "d_model scale": "The scores are divided by sqrt(d_model); the scale belongs to head_dim.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
     "mask ignored": "The mask changes nothing.",
@@ -182,6 +183,7 @@ edited(grouped_plain, "grouped_first_head", 0, SAYS["first head"],
 edited(grouped_plain, "grouped_reversed", 0, SAYS["groups reversed"],
        (K_GROUPED, "k = k.flip(1).repeat_interleave(group, dim=1)"), (V_GROUPED, "v = v.flip(1).repeat_interleave(group, dim=1)"))
 edited(grouped_plain, "grouped_unscaled", 0, SAYS["unscaled"], (" / math.sqrt(q.shape[-1])", ""))
+edited(grouped_plain, "grouped_scaled_twice", 0, SAYS["scaled twice"], ("math.sqrt(q.shape[-1])", "q.shape[-1]"))
 edited(grouped_plain, "grouped_scaled_by_d_model", 0, SAYS["d_model scale"], ("sqrt(q.shape[-1])", "sqrt(q.shape[-1] * n_heads)"))
 edited(grouped_plain, "grouped_over_queries", 0, SAYS["over queries"], ("softmax(dim=-1)", "softmax(dim=-2)"))
 edited(grouped_plain, "grouped_mask_ignored", 2.25, SAYS["mask ignored"], (HIDDEN, ""), (ZEROED, ""))
@@ -1195,7 +1197,7 @@ def _say(*names):
 def _attend(q, k, v, mask, mistakes):
     """Attention in which the heads are already the same; a row without a key is zero."""
     size = 1 if "unscaled" in mistakes else q.shape[-1] * (q.shape[1] if "d_model scale" in mistakes else 1)
-    scores = q @ k.mT / math.sqrt(size)
+    scores = q @ k.mT / math.sqrt(size * q.shape[-1] if "scaled twice" in mistakes else size)
     if mask is None or "mask ignored" in mistakes:
         weights = scores.softmax(-2 if "over queries" in mistakes else -1)
         return weights @ v, weights
@@ -1219,7 +1221,7 @@ def _grouped(t, n_heads, mistakes, letter):
 
 
 @family(WEEK, "grouped_query_attention", _say(
-    "repeat", "keys repeat", "values repeat", "first head", "groups reversed", "unscaled", "d_model scale", "over queries",
+    "repeat", "keys repeat", "values repeat", "first head", "groups reversed", "unscaled", "scaled twice", "d_model scale", "over queries",
     "mask ignored", "mask inverted", "mask late", "mask one head", "nan rows"))
 def grouped_with(mistakes):
     def subject(q, k, v, mask=None):
@@ -1273,7 +1275,7 @@ class _Projections(nn.Module):
 @family(WEEK, "CachedAttention", _say(
     "restart", "keys restart", "queries restart", "rotated again", "one too far", "top left", "later unmasked", "only new",
     "cache not grown", "no causal", "repeat", "first head", "values rotated", "no rotation", "queries only", "keys only",
-    "half layout", "i/d", "clockwise", "unscaled", "d_model scale", "base", "split", "merge", "no o_proj"))
+    "half layout", "i/d", "clockwise", "unscaled", "scaled twice", "d_model scale", "base", "split", "merge", "no o_proj"))
 def cached_with(mistakes):
     class Layer(_Projections):
         def __init__(self, d_model, n_heads, n_kv_heads, base=10000.0):
@@ -1349,7 +1351,7 @@ def shift_with(mistakes):
 @family(WEEK, "CrossAttention", _say(
     "exchanged", "keys from x", "values from x", "self", "causal", "mask ignored", "mask inverted", "mask late", "nan",
     "values rotated", "positions exchanged", "x positions", "memory positions", "positions ignored", "always rotated", "no rotation",
-    "queries only", "half layout", "i/d", "clockwise", "rows for heads", "unscaled", "d_model scale", "over queries", "base", "merge", "no o_proj"))
+    "queries only", "half layout", "i/d", "clockwise", "rows for heads", "unscaled", "scaled twice", "d_model scale", "over queries", "base", "merge", "no o_proj"))
 def cross_with(mistakes):
     class Layer(_Projections):
         def __init__(self, d_model, n_heads, base=10000.0):
@@ -1421,7 +1423,7 @@ def block_with(mistakes):
 CARRIED = frozenset(
     SAYS[name]
     for name in (
-        "repeat", "first head", "unscaled", "d_model scale", "over queries", "mask inverted", "mask late", "base",
+        "repeat", "first head", "unscaled", "scaled twice", "d_model scale", "over queries", "mask inverted", "mask late", "base",
         "values rotated", "queries only", "half layout", "i/d", "merge", "clockwise",
     )
 )
