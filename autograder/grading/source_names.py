@@ -75,6 +75,7 @@ def foreign_names(source: str) -> tuple[str, ...]:
     return tuple(name for name in used if name not in bound and not hasattr(builtins, name))
 
 
+@lru_cache(maxsize=64)  # intake asks several times about each cell of a notebook; nobody changes the tree
 def parsed(source: str) -> ast.Module | None:
     if len(source) > MAX_PARSED:
         return None
@@ -134,7 +135,7 @@ def settled_names(source: str) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for node in _statements(tree.body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[node.name] = not _is_stub(node)
+            found[node.name] = "NotImplementedError" not in source or not _is_stub(node)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             used = {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
             found |= dict.fromkeys(_assigned(node) - used, True)
