@@ -17,6 +17,7 @@ BEGINS = re.compile(r"(?!#|(?:else|elif|except|finally)\b)\S")  # a line that ca
 # Begins no statement with a body, but has indented lines: they go on with the block above.
 CUTS = re.compile(r"(?!@|(?:async|class|def|for|if|match|try|while|with)\b|.*[:([{,\\][ \t]*\n).*\n(?:.*\n)*?[ \t]")
 CLOSING = (")", "]", "}")
+WORD, NAMED = re.compile(r"[A-Za-z_]\w*"), (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IPYTHONS = re.compile(r"^([ \t]*)[%!].*", re.MULTILINE)
 
 
@@ -83,6 +84,16 @@ def parsed(source: str) -> ast.Module | None:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+@lru_cache(maxsize=256)
+def linking_names(source: str) -> frozenset[str]:
+    """Return the names by which a cell can depend on others: those that it takes from elsewhere, and its functions,
+    classes and methods, which another cell can replace. If it does not parse, all its words."""
+    tree = parsed(source)
+    if tree is None:
+        return frozenset(WORD.findall(source))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, NAMED)) | {*foreign_names(source)}
 
 
 def parsed_cell(source: str) -> ast.Module | None:

@@ -3,7 +3,15 @@
 import pytest
 
 from autograder.grading import source_names
-from autograder.grading.source_names import MAX_PARSED, defined_names, free_names, parsed, settled_names, without_names
+from autograder.grading.source_names import (
+    MAX_PARSED,
+    defined_names,
+    free_names,
+    linking_names,
+    parsed,
+    settled_names,
+    without_names,
+)
 
 
 @pytest.mark.parametrize(
@@ -74,3 +82,9 @@ def test_a_block_that_cannot_be_read_costs_no_other(bad: str) -> None:
     assert text.split() == [*GOOD.split(), *GOOD.split()] and left_out[1].strip() == bad and len(left_out) == 3
     assert text.endswith(f"{GOOD}\n") and left_out[1].startswith("\n\n\n\n")
     assert source_names.readable("x y\n" * 10**5)[1] == []
+
+
+def test_a_cell_depends_on_others_by_what_it_takes_and_by_what_they_can_replace() -> None:
+    cell = "class Layer(Base):\n    def forward(self, x):\n        n = len(x)\n        return spare(x, n)\n"
+    assert linking_names(cell) == {"Layer", "Base", "forward", "spare"}
+    assert "spare" in linking_names("-" * 8000 + "spare")  # where Python gives up, every word counts

@@ -4,12 +4,9 @@ It does not matter what is wrong with the earlier answer: its values, its shapes
 code chooses the arguments of the course's functions, so their sizes are limited: these functions run in our memory.
 """
 
-import ast
 import contextlib
 import math
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import lru_cache
 from inspect import isclass
 from types import CodeType
 from typing import Any
@@ -20,10 +17,9 @@ from autograder.course import Role
 from autograder.errors import StudentError
 from autograder.grading.messages import Task, TaskCell
 from autograder.grading.sandbox.session import Session
-from autograder.grading.source_names import defined_names, parsed, without_names
+from autograder.grading.source_names import WORD, defined_names, linking_names, without_names
 from autograder.script.answer import Absent
 
-WORD = re.compile(r"[A-Za-z_]\w*")
 MOST_ELEMENTS = 2**24  # the largest product of all whole numbers in a call
 TOO_LARGE = "these sizes are larger than any that is asked for"
 LARGEST = 2**26  # the largest product of all sizes in a call, where the size of a tensor is its number of elements
@@ -36,7 +32,8 @@ def in_the_sandbox(
     """Run the student's cell again with the course's functions in place of earlier answers. Yields the new answer and
     the names of the functions that it uses; an ``Absent`` if it uses none."""
     cell = _cell_of(task, name)
-    used = _reached(cell, task.cells, _words) & set(functions) if cell else set()
+    names, words = _reached(cell, task.cells) if cell else (set(), set())
+    used = words & set(functions)
     if cell is None or not used:
         yield Absent(name, ""), used
         return
@@ -53,7 +50,7 @@ def in_the_sandbox(
             with contextlib.suppress(StudentError):  # a line below the definition may fail, as in the first run
                 session.again(cell.id, without_names(cell.source, frozenset(used)))
             fresh = session.lookup([name]).get(name, fresh)
-        yield fresh, _reached(cell, task.cells, _names) & used or used
+        yield fresh, names & used or used
     with contextlib.suppress(
         StudentError
     ):  # what the cell takes from earlier answers when it runs must be the student's again
@@ -74,24 +71,16 @@ def from_its_cell(task: Task, session: Session, name: str, student: Any) -> Any:
     return student
 
 
-def _words(source: str) -> set[str]:
-    return set(WORD.findall(source))
-
-
-@lru_cache(maxsize=64)  # every exercise asks about the cells before it
-def _names(source: str) -> set[str]:
-    """The names in the code, without those in comments and strings."""
-    tree = parsed(source)
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree else _words(source)
-
-
-def _reached(cell: TaskCell, cells: list[TaskCell], names: Callable[[str], set[str]]) -> set[str]:
-    """Return the names that a cell uses, directly or through other cells."""
-    found: set[str] = set()
+def _reached(cell: TaskCell, cells: list[TaskCell]) -> tuple[set[str], set[str]]:
+    """Return the names that a cell uses, directly or through other cells, and all words in these cells: a name can also
+    stand in a string."""
+    names, words = set[str](), set[str]()
     waiting = [cell.source]
     while waiting:
-        new = names(waiting.pop()) - found
-        found |= new
+        source = waiting.pop()
+        new = linking_names(source) - names
+        names |= new
+        words |= set(WORD.findall(source))
         waiting += [
             other.source
             for other in cells
@@ -99,7 +88,7 @@ def _reached(cell: TaskCell, cells: list[TaskCell], names: Callable[[str], set[s
             and other is not cell
             and new & (set(other.defines) | defined_names(other.source))
         ]
-    return found
+    return names, words
 
 
 def within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from nbformat.notebooknode import NotebookNode
 
 from autograder.course import is_week
-from autograder.grading.source_names import MOST_CELLS, defined_names, foreign_names, parsed, statements
+from autograder.grading.source_names import MOST_CELLS, defined_names, linking_names, parsed, statements
 from autograder.manifest import FROM_SCRATCH, READY_MADE_LIBRARIES
 
 WORD, IMPORTS = re.compile(r"\w+"), re.compile(r"\s*(?:from|import)\s")
-ANYTHING, STORED, DEFINING = "*", (ast.Attribute, ast.Subscript), (ast.FunctionDef, ast.ClassDef)
+ANYTHING, STORED = "*", (ast.Attribute, ast.Subscript)
 HIDDEN = {"exec", "eval", "globals", "locals", "vars", "setattr"}
 MENTION = re.compile(r"(?<=[.'\"])\w+")
 
@@ -71,7 +71,7 @@ def what_counts(cells: list[NotebookNode]) -> Iterator[Part]:
     while reached:
         cell, part = reached.pop()
         yield cell, part
-        reached += [maker for name in _names(part) for maker in makers.pop(name, ())]
+        reached += [maker for name in linking_names(part) for maker in makers.pop(name, ())]
 
 
 def _makes(source: str) -> set[str]:
@@ -82,14 +82,6 @@ def _makes(source: str) -> set[str]:
     stores = any(isinstance(node, STORED) and isinstance(node.ctx, ast.Store) for node in ast.walk(tree))
     hidden = HIDDEN & {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return {*defined_names(source), *([ANYTHING] if stores or hidden else [])}
-
-
-def _names(source: str) -> set[str]:
-    """Return the functions and classes that a part of a cell defines, and the names that it takes from elsewhere."""
-    tree = parsed(source)
-    if tree is None:
-        return set(WORD.findall(source))
-    return {node.name for node in tree.body if isinstance(node, DEFINING)} | set(foreign_names(source))
 
 
 def _mentions(source: str) -> Iterator[tuple[str, int]]:
