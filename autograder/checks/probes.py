@@ -14,6 +14,13 @@ import torch
 from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.script.question import Probe
+from autograder.script.script import Hint
+
+# The hint if the default base fails after a call with another base.
+REMEMBERED_BASE = Hint(
+    "The default base is right, but not after a call with another base. (What you keep from one call must not change the next.)",
+    of_state=True,
+)
 
 
 def calling(*arguments: Any, **options: Any) -> Probe:

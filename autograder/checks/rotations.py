@@ -30,9 +30,10 @@ HALF_PRECISION = (
     "Far positions are right in float32, but not for half-precision input. (Positions, frequencies and "
     "angles are computed in at least float32, whatever the dtype of the input.)"
 )
-AFTER_BFLOAT16 = (
+AFTER_BFLOAT16 = Hint(
     "By itself a call in float32 is right, after an equal one in bfloat16 it is not. (What you keep from one call must not "
-    "change the next.)"
+    "change the next.)",
+    of_state=True,
 )
 
 

@@ -15,10 +15,10 @@ import torch
 
 from autograder.checks.attention_functions import STRIDES
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, exercise, gradient
-from autograder.checks.probes import made_there, making
+from autograder.checks.probes import REMEMBERED_BASE, made_there, making
 from autograder.grading.sandbox.worker.pullback import uneven
 from autograder.misconceptions.week2 import DIAGNOSES
-from autograder.script.compare import FOUR_DIGITS, REMEMBERED_BASE, Tolerance, difference, kind, within
+from autograder.script.compare import FOUR_DIGITS, Tolerance, difference, kind, within
 
 WEEK = "week2_sinusoidal"
 

@@ -21,7 +21,7 @@ from autograder.checks.attention_modules import (
     weights_and_text,
 )
 from autograder.checks.framework import Check, Fault, Hint, Probe, calling, differentiating, exercise
-from autograder.checks.probes import less, made_there, making
+from autograder.checks.probes import REMEMBERED_BASE, less, made_there, making
 from autograder.checks.rotations import (
     AFTER_BFLOAT16,
     FAR,
@@ -37,7 +37,7 @@ from autograder.checks.rotations import (
 )
 from autograder.misconceptions.week3 import DIAGNOSES
 from autograder.reference.rope import look_back_scores
-from autograder.script.compare import CUT, FOUR_DIGITS, REMEMBERED_BASE, Tolerance
+from autograder.script.compare import CUT, FOUR_DIGITS, Tolerance
 
 WEEK = "week3_rope"
 
@@ -763,7 +763,10 @@ def rotary_tables(check: Check) -> None:
 MANY_CACHED = Hint("Short caches are right, one of 2,100 keys is not. (A cache may have any length.)", form=True)
 
 
-OTHER_KEYS = "First keys are right, others after them are not. (What you keep from one call must not change the next.)"
+OTHER_KEYS = Hint(
+    "First keys are right, others after them are not. (What you keep from one call must not change the next.)",
+    of_state=True,
+)
 
 
 @exercise(WEEK, "decode_step_scores")

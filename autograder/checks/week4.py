@@ -102,6 +102,7 @@ REMEMBERED = Hint(
     "After a bias for 30 keys you return the same one for 31 keys. (What you keep from one call must not change the next.)",
     lambda got, expected: isinstance(got, torch.Tensor) and got.shape[-1:] == (30,),
     form=True,
+    of_state=True,
 )
 
 

@@ -220,7 +220,9 @@ JUST_BEYOND = "A length well beyond the training length is right, one token beyo
 FAR_BEYOND = "A length up to 4 times the training length is right, one of 64 times it is not."
 SHORT = "Beyond the training length the base is right, up to it it is not. (There it must stay as it was.)"
 SHRUNK = "Scales of 1 and more are right, one of 0.5 is not. (Equation (4) holds for every scale.)"
-STATE = "This call goes wrong after other calls. (What you keep from one call must not change the next.)"
+STATE = Hint(
+    "This call goes wrong after other calls. (What you keep from one call must not change the next.)", of_state=True
+)
 
 
 @exercise(WEEK, "dynamic_ntk_base")

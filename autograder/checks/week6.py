@@ -586,6 +586,7 @@ BEYOND = Hint(
 AFTER_ANOTHER_SPAN = Hint(
     "Right by itself, wrong after tables of another span. (What you keep from one call must not change the next.)",
     form=True,
+    of_state=True,
 )
 
 

@@ -24,6 +24,7 @@ from autograder.checks.attention_functions import (
     mixed_mask,
 )
 from autograder.checks.framework import Check, Hint, Probe, StudentError, calling, differentiating, exercise
+from autograder.checks.probes import REMEMBERED_BASE
 from autograder.checks.rotations import (
     FAR,
     FRACTION,
@@ -36,7 +37,7 @@ from autograder.checks.rotations import (
     ROWS,
     far_positions,
 )
-from autograder.script.compare import CUT, REMEMBERED_BASE, Tolerance, kind, only_where_zero
+from autograder.script.compare import CUT, Tolerance, kind, only_where_zero
 from autograder.script.script import Gate
 
 WEEK = "week8_production"

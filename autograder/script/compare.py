@@ -36,9 +36,6 @@ FOUR_PLACES = Tolerance(rtol=0, atol=6e-5, digits=4)  # for weights and weighted
 # The hint for a wrong gradient; the same in every week.
 CUT = "The gradient through your result is wrong or cut off (detach, .item(), NumPy, torch.no_grad, torch.tensor)."
 
-# The hint if the default base fails after a call with another base.
-REMEMBERED_BASE = "The default base is right, but not after a call with another base. (What you keep from one call must not change the next.)"
-
 KNOWN_TYPES = {name for name, value in vars(builtins).items() if isinstance(value, type)} | {
     "ndarray",
     "function",

@@ -46,13 +46,15 @@ class Hint:
     """A sentence about a failure that no known mistake explains.
 
     By default a hint is only for wrong values, not for an error or a result of another type, shape or dtype; ``form``
-    includes these. If there is a condition ``fits(got, expected)`` and it is not met, ``otherwise`` is said instead.
+    includes these. If there is a condition ``fits(got, expected)`` and it is not met, ``otherwise`` is said instead. One
+    ``of_state`` is about a call that is right when it is the first one.
     """
 
     says: str
     fits: Callable[[Any, Any], bool] | None = None
     otherwise: str = ""
     form: bool = False
+    of_state: bool = False
 
     def on(self, answer: Answer, expected: Any, tolerance: Tolerance) -> str:
         """Return what to say of this failure; often an empty string."""

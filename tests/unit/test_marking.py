@@ -135,3 +135,13 @@ def test_an_answer_that_nothing_calls_any_more_is_replaced_with_full_marks_too(c
         assert made_up("rope_frequencies", 10.0)(lambda n: 10.0 * n).score == 2
         marking.replacing, marking.crashed = replacing, lambda: crashed
         assert made_up("rotate_half", 20.0)(lambda n: 5.0 * n).score == score
+
+
+@pytest.mark.parametrize(("slope", "named"), [(2.0, [diagnosis.AFTER_OTHERS]), (6.0, [TRIPLES])])
+def test_what_is_right_by_itself_is_no_other_mistake(slope, named):
+    def made():
+        return lambda n, first=[]: (first.append(slope) or slope * n) if not first else 6.0 * n
+
+    with grading() as marking:
+        marking.anew = lambda name, student: made()
+        assert made_up("rotate_half", 2.0)(made()).named == named

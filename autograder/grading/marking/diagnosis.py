@@ -19,6 +19,10 @@ from autograder.script.compare import difference
 from autograder.script.question import Local
 from autograder.script.script import Hint, Mistake, Step
 
+AFTER_OTHERS = (
+    "A call that is right by itself is wrong after other calls. (What you keep from one call must not change the next.)"
+)
+
 
 @dataclass(frozen=True)
 class _Candidate:
@@ -41,6 +45,7 @@ class Diagnosis:
     - A check's hint is given only for the first failure: everything asked before it has held, as the hint assumes.
     - If an argument was changed in place, that alone may explain later wrong values. Then no hint is given, and no
       mistake is named whose only evidence is an error or a single word.
+    - If the first failure is right when it is asked first, the cause is what other calls left behind, and no other.
     - Last comes a mistake that the student makes in one call only. It must explain every failure by many values: a
       single number, such as a maximum, may agree by chance.
     """
@@ -50,17 +55,25 @@ class Diagnosis:
         self._known = known
 
     def sentences(
-        self, records: Sequence[Record], mistakes: Callable[[], Sequence[Mistake]], in_place: bool = False
+        self,
+        records: Sequence[Record],
+        mistakes: Callable[[], Sequence[Mistake]],
+        in_place: bool = False,
+        is_right_alone: bool | None = None,
     ) -> list[str]:
-        """Return what to tell the student about these records; ``in_place`` means that a call changed an argument."""
-        failing = [record for record in records if not record.met and not record.means_unanswered]
+        """Return what to tell the student about these records. ``in_place`` means that a call changed an argument, and
+        ``is_right_alone`` that the first failure is right when it is asked first, if that is known."""
+        failing = _failing(records)
         passing = [record for record in records if record.met]
         if not failing:
             return []
+        first = failing[0]
+        hint = first.step.hint if isinstance(first.step.hint, Hint) else Hint(first.step.hint)
+        if is_right_alone:
+            return [hint.says if hint.of_state else AFTER_OTHERS]
         found: list[_Candidate] = []
         in_one_call: list[str] = []
         passing.sort(key=_size)  # small ones rule out most mistakes and cost next to nothing
-        first = failing[0]
         # The two smallest, and all whose arguments are much smaller than the first failure's.
         much_shorter = _asked_about(first.step) / 8
         cheap = [
@@ -68,7 +81,8 @@ class Diagnosis:
         ]
         cheap_and_first = sorted([*cheap, first], key=_size)
         # If the answer always raises, the place of the first error explains nothing.
-        is_hinted = bool(first.step.hint) and (isinstance(first.answer, Given) or bool(passing))
+        is_hinted = bool(hint.says) and (isinstance(first.answer, Given) or bool(passing))
+        is_hinted &= not (hint.of_state and is_right_alone is False)
         # A mistake that other calls contradict is named only if there is nothing else to say.
         may_be_in_one_call = not is_hinted and not in_place and all(map(_many_valued, failing))
         of_other_failures: list[Mistake] = []
@@ -111,9 +125,7 @@ class Diagnosis:
         if sentences := _best(found, failing):
             return sentences
         if is_hinted:
-            step = first.step
-            hint = step.hint if isinstance(step.hint, Hint) else Hint(step.hint)
-            return list(filter(None, [hint.on(first.answer, step.due, step.tolerance)]))
+            return list(filter(None, [hint.on(first.answer, first.step.due, first.step.tolerance)]))
         return in_one_call[:1]
 
     def _besides(
@@ -176,6 +188,15 @@ class Diagnosis:
             and not difference(answer.value, value, record.step.tolerance)
             and _is_typed_alike(answer.value, value, record.step)
         )
+
+
+def first_failure(records: Sequence[Record]) -> Record | None:
+    """Return the first wrong answer; one that stopped at an answer not written yet is none."""
+    return next(iter(_failing(records)), None)
+
+
+def _failing(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if not record.met and not record.means_unanswered]
 
 
 def _is_typed_alike(got: Any, value: Any, step: Step) -> bool:

@@ -16,7 +16,7 @@ from inspect import isclass, isfunction
 from typing import Any
 
 from autograder.errors import BrokenCheck
-from autograder.grading.marking.diagnosis import Diagnosis
+from autograder.grading.marking.diagnosis import Diagnosis, first_failure
 from autograder.grading.marking.replay import Record, Trial, as_subject, asked, replay
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import in_this_process
@@ -69,9 +69,9 @@ class Marking:
             best = replay(exercise, self.script(exercise, "cpu"), student)
         if not best.is_full:
             best = self._with_replacements(best, student)
-        named = self._named(best)
+        named = self._named(best, None if best.is_full or best.note else self._is_right_alone(best, student))
         if not best.is_full and (again := self._carried(best, named, student)) is not None:
-            best, named = again, self._named(again)
+            best, named = again, self._named(again, None)
         return Verdict(
             exercise.grade_id,
             exercise.number,
@@ -96,9 +96,23 @@ class Marking:
         )
         return found
 
-    def _named(self, trial: Trial) -> list[str]:
-        found = Diagnosis(self.cache).sentences(trial.records, trial.exercise.mistakes, trial.changes_in_place)
+    def _named(self, trial: Trial, is_right_alone: bool | None) -> list[str]:
+        """Name the cause. If the first failure ``is_right_alone``, that is what other calls left behind."""
+        found = Diagnosis(self.cache).sentences(
+            trial.records, trial.exercise.mistakes, trial.changes_in_place, is_right_alone
+        )
         return _of_entries(trial, list(dict.fromkeys(found + trial.named)))
+
+    def _is_right_alone(self, trial: Trial, student: Any) -> bool | None:
+        """Whether a fresh answer gets the first failure right; ``None`` if there is none to ask."""
+        first = first_failure(trial.records)
+        if first is None or (isinstance(first.answer, Raised) and first.answer.error.was_stopped):
+            return None
+        fresh = self.anew(trial.exercise.grade_id, student)
+        if fresh is student:
+            return None
+        answer, _ = asked(first.step, as_subject(student).with_answer(fresh))
+        return first.step.fault(answer, trial.exercise.returns) is None
 
     # ---- replaced
 
