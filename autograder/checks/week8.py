@@ -12,7 +12,6 @@ from torch import Tensor
 
 from autograder.checks.attention_functions import (
     CLOSE,
-    DOUBLE,
     DTYPE,
     FAR_BELOW,
     MANY_KEYS,
@@ -183,8 +182,11 @@ def _partial_form(check: Check) -> None:
 AFTER = "A single segment is right, text and pictures by turns are not. (A segment starts at the largest number so far on any axis, plus 1.)"
 VIDEO = "Pictures, with t = 1, are right; videos are not. (Time is an axis like the others: the largest number may be on it.)"
 NO_TOKENS = Hint(
-    "A segment without tokens goes wrong. (It adds no column and moves nothing; without any segment the result is (3, 0).)",
+    "A segment without tokens goes wrong. (It adds no column and moves nothing; an empty result is int64, too.)",
     form=True,
+)
+NO_SEGMENTS = Hint(
+    "Segments of all kinds are right, an empty list of them is not. (The result is (3, 0), int64.)", form=True
 )
 
 
@@ -229,7 +231,7 @@ def mrope_positions(check: Check) -> None:
         with check.holds(numbering((2, 1)), "mrope_positions([2, 1])"):  # otherwise paid for above
             agrees((2, (0, 2, 2), (1, 0, 3), (4, 2, 0), 1), NO_TOKENS, WHOLE)
         agrees((0,), NO_TOKENS, WHOLE)
-        agrees((), NO_TOKENS, WHOLE)
+        agrees((), NO_SEGMENTS, WHOLE)
 
 
 # ---- 8.2 apply_mrope ------------------------------------------------------------------------------------------------
@@ -392,8 +394,8 @@ def sliding_window_mask(check: Check) -> None:
 HIDDEN = "Right while all keys are seen, wrong where some scores are -inf. (exp(-inf) is 0: such a key has no weight.)"
 EMPTY_ROW = Hint("A row of -inf alone must have zero weights, not NaN: the sink takes all.", only_where_zero)
 LARGE = (
-    "Scores of order 1 are right, large ones are not. (exp overflows: use torch.softmax, or subtract the largest logit of "
-    "each row first, the sink among them.)"
+    "Scores of order 1 are right, large ones are not. (They may have any size. exp alone overflows: use torch.softmax, or "
+    "subtract the largest logit of each row first, the sink among them.)"
 )
 ROWS_APART = (
     "Rows of one size are right, however large; where one row lies far above another it goes wrong. (Subtract the largest "
@@ -457,7 +459,7 @@ def softmax_with_sink(check: Check) -> None:
         plain, wide = calling(scores, sinks), calling(scores.double(), sinks.double())
         check.agrees(plain, f"{words})", CLOSE)
         check.keeps(lambda f, *given: f(*given), f"{words})", scores, sinks)  # first: a write spoils the gradient
-        check.agrees(wide, f"{words}, float64)", DOUBLE, DTYPE)
+        check.agrees(wide, f"{words}, float64)", CLOSE, DTYPE)
         check.agrees(differentiating(scores, sinks, at=1), f"the gradient for the sinks of {words})", SLOPE, CUT)
         check.has_dtype(wide, torch.float64, f"{words}, float64)")
         check.has_dtype(plain, torch.float32, f"{words})")
@@ -483,6 +485,9 @@ SHORT = Hint(
 )
 NO_SINKS = Hint("With sinks all is right, without any it is not. (Then the last `window` tokens are kept.)", form=True)
 COUNTED = "The tokens kept are right, the positions are not. (Positions count in the cache: 0, 1, ... without gaps.)"
+SHORT_COUNTED = Hint(
+    "In a short text the tokens kept are right, their positions are not. (One for each, from 0.)", form=True
+)
 
 
 def ascending(otherwise: Hint | str) -> Hint:
@@ -538,7 +543,7 @@ def streaming_cache(check: Check) -> None:
             part(place, 9, 0, 4, hint=NO_SINKS)
         for sizes in ((8, 4, 6), (3, 4, 6), (3, 0, 8)):
             part(0, *sizes, hint=SHORT)
-            part(1, *sizes, hint=SHORT)
+            part(1, *sizes, hint=SHORT_COUNTED)
     # Catches floats where a range is empty, and cached tensors that the caller can overwrite.
     with check.criterion("int64, new tensors on each call", 0.25):
         for place in (0, 1):
@@ -705,7 +710,7 @@ def _mla_form(check: Check, masks_are_right: Gate) -> None:
     with masks_are_right:  # otherwise a wrong padding mask costs points twice
         call = f"{words}, mask (2, 1, 1, 5), mask[1] all False)"
         check.unchanged(_handing_over(*tensors, mask), call, *tensors, mask)
-    check.agrees(wide, f"{words}, float64)", DOUBLE, DTYPE)
+    check.agrees(wide, f"{words}, float64)", CLOSE, DTYPE)
     turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors]
     _mla(check, turned, f"{words}, not contiguous", STRIDES)
     padding = mixed_mask(check, 2, 1, 1, 5)
@@ -737,7 +742,7 @@ PYTHIA = {
 }
 NEOX_20B = PYTHIA | {"num_hidden_layers": 44, "hidden_size": 6144, "num_attention_heads": 64}
 STABLELM_12B = {"model_type": "stablelm", "num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 32,
-                "rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25}}  # fmt: skip
+                "num_key_value_heads": 8, "rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25}}  # fmt: skip
 MOONSHINE = {"model_type": "moonshine", "num_hidden_layers": 6, "hidden_size": 288, "num_attention_heads": 8,
              "partial_rotary_factor": 0.9, "rope_scaling": None}  # fmt: skip
 LLAMA_4 = {"model_type": "llama4_text", "num_hidden_layers": 48, "hidden_size": 5120, "num_attention_heads": 40, "head_dim": 128,

@@ -37,7 +37,7 @@ SAYS = {
     "list": "You return a list; the exercise asks for a tensor.",
     "backwards rows": "Your rows are upside down: row r is at position n_keys - n_queries + r.",
     # Shaw
-    "no clip": "The offsets are not clipped: beyond clip a negative index wraps round to the other end of the table without an "
+    "no clip": "Some offsets are not clipped: beyond clip a negative index wraps round to the other end of the table without an "
     "error, and a large one raises.",
     "low end off by one": "The low end of your clip is one off: offsets of -clip and below take row 0.",
     "high end off by one": "The high end of your clip is one off: offsets of clip and above take the last row, 2*clip.",
@@ -690,7 +690,7 @@ edited(
 edited(
     shift_by_padding,
     "shift_queries_for_keys",
-    1.25,
+    1.75,
     SAYS["queries for keys"],
     ("padded.reshape(b, h, n_keys + 1, n_queries)", "padded.reshape(b, h, n_queries + 1, n_keys)"),
 )
@@ -726,7 +726,7 @@ def shift_rolled(x):
     return y
 
 
-@wrong(WEEK, "rel_shift", 1.5, SAYS["memory ignored"])
+@wrong(WEEK, "rel_shift", 2, SAYS["memory ignored"])
 def shift_square_only(x):
     n_queries, n_keys = x.shape[-2:]
     y = torch.zeros_like(x)
@@ -813,22 +813,22 @@ def xl_gathered(q, k, r, content_bias, position_bias):
 edited(
     xl_gathered,
     "xl_biases_swapped",
-    1.5,
+    3,
     SAYS["biases swapped"],
     ("qc = q + content_bias", "qc = q + position_bias"),
     ("qp = q + position_bias", "qp = q + content_bias"),
 )
 edited(
-    xl_gathered, "xl_no_content_bias", 1.5, SAYS["no content bias"], ("qc = q + content_bias[:, None, :]", "qc = q")
+    xl_gathered, "xl_no_content_bias", 3, SAYS["no content bias"], ("qc = q + content_bias[:, None, :]", "qc = q")
 )
 edited(
-    xl_gathered, "xl_no_position_bias", 1.5, SAYS["no position bias"], ("qp = q + position_bias[:, None, :]", "qp = q")
+    xl_gathered, "xl_no_position_bias", 3, SAYS["no position bias"], ("qp = q + position_bias[:, None, :]", "qp = q")
 )
-edited(xl_gathered, "xl_one_bias", 1.5, SAYS["one bias"], ("qp = q + position_bias", "qp = q + content_bias"))
+edited(xl_gathered, "xl_one_bias", 3, SAYS["one bias"], ("qp = q + position_bias", "qp = q + content_bias"))
 edited(
     xl_gathered,
     "xl_both_biases",
-    1.5,
+    3,
     SAYS["both biases"],
     ("qc = q + content_bias[:, None, :]", "qc = q + (content_bias + position_bias)[:, None, :]"),
     ("qp = q + position_bias[:, None, :]", "qp = qc"),
@@ -836,7 +836,7 @@ edited(
 edited(
     xl_gathered,
     "xl_bias_of_one_head",
-    1.5,
+    3,
     SAYS["bias of one head"],
     ("content_bias[:, None, :]", "content_bias[0]"),
     ("position_bias[:, None, :]", "position_bias[0]"),
