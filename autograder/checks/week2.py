@@ -82,8 +82,8 @@ def wavelengths_by_hand(check: Check) -> None:
 LEFT_BASE = "With another base offsets to the right are right, one to the left is not. (It takes the same base.)"
 BASE = "The default base is right, another one is not. (The frequencies follow the argument `base`.)"
 FAR_ANGLES = Hint(
-    "Positions near 0 are right, far ones are off by the size of a rounding error. (Positions, frequencies and "
-    "angles are float64 or Python floats; only the finished sines and cosines are rounded.)",
+    "Positions near 0 are right, far ones are off by the size of a rounding error. (Compute in "
+    "float64 or Python floats throughout, and round only the finished values.)",
     within(0.2),
     otherwise="Positions near 0 are right, far ones are not.",
 )
@@ -92,7 +92,7 @@ LENGTH = (
 )
 WIDTH = "Some widths are right, another one is not."
 NEGATIVE = (
-    "Offsets to the right are right, 0 or a negative one is not. (The same formula holds for every whole number.)"
+    "Near offsets to the right are right, 0 or a negative one is not. (The same formula holds for every whole number.)"
 )
 
 
@@ -334,9 +334,9 @@ def trained_table(check: Check) -> None:
     check.satisfies(recording_a_graph(rows, x), call, _of_the_table(call, x + rows[: x.shape[1]]))
     check.keeps(_with(rows), call, x)
     check.agrees(input_gradient(rows, x), f"the gradient of {call}", SUM, DIAGNOSES["input detached"])
-    rows, x, call = rows_and_text(check, 7, 2, 7, 6)
+    rows, x, call = rows_and_text(check, 7, 2, 6, 6)
     check.agrees(table_gradient(rows, x), f"the gradient for the table of {call}", SUM, TABLE_GRADIENT)
-    check.agrees(added_by_turns(rows, x, 3), f"{name} on texts of 3, 7 and 3 tokens", SUM, OTHER_LENGTHS)
+    check.agrees(added_by_turns(rows, x, 3), f"{name} on texts of 3, 6 and 3 tokens", SUM, OTHER_LENGTHS)
 
 
 def dtypes_of_x(check: Check) -> None:

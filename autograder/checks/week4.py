@@ -291,8 +291,8 @@ def equivalence_manners(check: Check) -> None:
     given = torch.tensor(FOUR_SLOPES, device=check.device)
     double, wide = scores.double(), given.double()  # .double() returns these themselves
     check.unchanged(
-        lambda f: f(double, wide, False),
-        "per_key_bias_is_equivalent(float64 scores (1, 4, 3, 3), four float64 slopes, causal=False)",
+        lambda f: f(double, wide, True),  # masking is the change that comes to mind
+        "per_key_bias_is_equivalent(float64 scores (1, 4, 3, 3), four float64 slopes, causal=True)",
         double,
         wide,
     )
@@ -351,8 +351,9 @@ def attended_by_turns(weights: dict, n_heads: int, x: torch.Tensor) -> Probe:
 
     def probe(cls: Any) -> dict[str, torch.Tensor]:
         module = built(cls, weights, n_heads)
-        module(x.clone())
-        return {"without the mask": module(x.clone(), is_causal=False), "with it again": module(x.clone())}
+        module(x.clone(), is_causal=True)
+        without = module(x.clone(), is_causal=False)
+        return {"without the mask": without, "with it again": module(x.clone(), is_causal=True)}
 
     return probe
 
@@ -415,8 +416,8 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
         x = check.randn(1, 3, 12)
         call = f"{name}(12, 2).state_dict(), after a call with x {tuple(x.shape)}"
         check.agrees(states_after_a_call(x, 12, 2), call, hint=FOUR_WEIGHTS)
-    # Catches gradients cut off, even if only for some weights or after .eval(), and indivisible sizes accepted.
-    with check.criterion("passes gradients, refuses sizes that do not fit", 0.25):
+    # Catches another default, gradients cut off, also for some weights or after .eval(), indivisible sizes accepted.
+    with check.criterion("masks by default, passes gradients, refuses sizes that do not fit", 0.25):
         attention_gradients(check, name, causal_right)
         check.raises(calling(10, 4), ValueError, f"{name}(10, 4)")
 
@@ -431,20 +432,21 @@ def causal_attention(check: Check, name: str) -> None:
         weights, x = weights_and_text(check, batch, seq_len, d_model)
         call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}"
         check.agrees(attended(weights, n_heads, x, is_causal=True), f"{call}, is_causal=True)", ATTENDED)
-    check.agrees(attended(weights, n_heads, x), f"{call})", ATTENDED, NOT_DEFAULT)
     weights, x = weights_and_text(check, 2, 1, 16)
-    check.agrees(attended(weights, 4, x), f"{name}(16, 4)(x {tuple(x.shape)})", ATTENDED, ONE_TOKEN)
+    one_token = attended(weights, 4, x, is_causal=True)
+    check.agrees(one_token, f"{name}(16, 4)(x {tuple(x.shape)}, is_causal=True)", ATTENDED, ONE_TOKEN)
     weights, x = weights_and_text(check, 2, 40, 16)
     call = f"(x {tuple(x.shape)}, is_causal=True)"
     evaluated = attended(weights, 4, x, is_causal=True, evaluating=True)
     check.agrees(evaluated, f"{name}(16, 4).eval(){call}", ATTENDED, EVALUATING)
     turned = attended(weights, 4, x.transpose(0, 1).contiguous().transpose(0, 1), is_causal=True)
     check.agrees(turned, f"{name}(16, 4){call}, x transposed", ATTENDED, STRIDES)
-    after_another = attended(weights, 4, x, before=[(x[:, :6], {})])
+    after_another = attended(weights, 4, x, is_causal=True, before=[(x[:, :6], {"is_causal": True})])
     check.agrees(after_another, f"{name}(16, 4) on a text of 6 tokens, then on one of 40", ATTENDED, LENGTHS)
     # A table of 1,024 positions would pass with a shorter text.
     weights, x = weights_and_text(check, 1, 1030, 4)
-    check.agrees(attended(weights, 1, x), f"{name}(4, 1)(x {tuple(x.shape)})", ATTENDED, LONG_TEXT)
+    call = f"{name}(4, 1)(x {tuple(x.shape)}, is_causal=True)"
+    check.agrees(attended(weights, 1, x, is_causal=True), call, ATTENDED, LONG_TEXT)
 
 
 def open_attention(check: Check, name: str, causal_right: Gate) -> None:
@@ -507,7 +509,9 @@ def attention_gradients(check: Check, name: str, causal_right: Gate) -> None:
     # gradients are products with one more matrix than the outputs, of the same order
     probe = attended(weights, 2, x, differentiate=True, is_causal=True)
     check.agrees(probe, f"the gradient of {call}", ATTENDED, CUT)
-    with causal_right:
+    with causal_right:  # otherwise paid for above
+        by_default = attended(weights, 2, x)
+        check.agrees(by_default, f"{name}(12, 2)(x {tuple(x.shape)})", ATTENDED, NOT_DEFAULT)
         check.agrees(
             attended(weights, 2, x, differentiate=True, evaluating=True),
             f"the gradient of {name}(12, 2).eval()(x {tuple(x.shape)})",
@@ -538,7 +542,7 @@ def effective_window(check: Check) -> None:
 
     # Catches rounding down or to nearest, a wrong logarithm, a product with the slope, a missing minus, the half-life.
     with check.criterion("windows at the default tolerance", 1, golden=True):
-        reaches(*((slope,) for slope in (0.5, 2.0**-8, 0.3, 7.0, 0.65, 0.001)))
+        reaches(*((slope,) for slope in (0.5, 2.0**-8, 0.3, 7.0, 0.65, 0.001, 0.0001)))
     # Catches a hard-coded tolerance of 0.01.
     with check.criterion("other tolerances", 0.5, golden=True):
         reaches((0.05, 0.2), (2.0**-8, 0.9))

@@ -63,8 +63,8 @@ DIAGNOSES = {
     "no negatives": "Negative offsets are not handled; the same formula holds for every whole number.",
     "diagonal": "Your matrix is diagonal: sine and cosine of a pair must be mixed to move.",
     # learned table
-    "not trainable": "Your table is not a trainable parameter: nn.Parameter (or nn.Embedding) makes it one.",
-    "not in state": "Your table is a plain tensor: it is not trained, not saved and not moved with the module. Use nn.Parameter.",
+    "not trainable": "Your table is no trainable parameter of the module: an nn.Parameter or nn.Embedding assigned to self is one, unless it is frozen.",
+    "not in state": "The module's state does not hold your table, so it is not trained, not saved and not moved. Assign an nn.Parameter to self; in a plain list it does not count.",
     "more parameters": "There must be exactly one trainable tensor, with max_len * d_model entries.",
     "table detached": "The table is cut off from the autograd graph (.data, .detach(), torch.no_grad), so it cannot learn.",
     "input detached": "The gradient through your result to x is wrong or cut off.",

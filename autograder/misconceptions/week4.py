@@ -70,7 +70,7 @@ DIAGNOSES = {
     "first queries": "With fewer queries than keys your answer is wrong. (The queries are the last positions, in the distances and in the mask.)",
     "not masked":
         "With causal=True keys after the query still count in your softmax: both scores must be masked before it.",
-    "one masked": "With a mask your answer is not always right. (Both forms get the mask.)",
+    "one masked": "With a mask your answer is not always right. (Both forms get the mask, and 0 * -inf is NaN.)",
     "biases compared": (
         "Your two forms differ wherever a slope is not zero: either they are compared before the softmax, which sees no "
         "constant in a row, or the bias per key is not +slope * j."),
@@ -79,7 +79,7 @@ DIAGNOSES = {
     "bool tensor": "The answer must be a Python bool: wrap the comparison in bool().",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
     # attention
-    "no bias": "Your output is plain attention: there is no bias in it.",
+    "no bias": "Where your output is wrong it is plain attention, without a bias.",
     "after softmax": "The bias is added after the softmax; it belongs to the scores before it.",
     "bias scaled": "The bias is divided by sqrt(head_dim) with the scores; add it after the scaling.",
     "bias enlarged": "The bias is multiplied by sqrt(head_dim); add it to the scaled scores as it is.",
@@ -580,7 +580,7 @@ edited(LayerPlain, "layer_mask_clobbered", 1.5, DIAGNOSES["clobbered"], (MASKED,
 edited(LayerPlain, "layer_never_causal", 1.5, DIAGNOSES["no causal"], ("        if is_causal:", "        if False:"))
 edited(LayerPlain, "layer_always_causal", 3.75, DIAGNOSES["always causal"], ("        if is_causal:", "        if True:"))
 edited(LayerPlain, "layer_causal_turned_round", 0, DIAGNOSES["turned round"], ("        if is_causal:", "        if not is_causal:"))
-edited(LayerPlain, "layer_not_causal_by_default", 3, DIAGNOSES["not default"], ("is_causal=True", "is_causal=False"))
+edited(LayerPlain, "layer_not_causal_by_default", 4.5, DIAGNOSES["not default"], ("is_causal=True", "is_causal=False"))
 edited(LayerPlain, "layer_causal_in_train_mode_only", 3.25, "In train mode the output is right, after .eval() it is not.",
        ("        if is_causal:", "        if is_causal and self.training:"))
 edited(LayerPlain, "layer_strict_mask", 1.5, DIAGNOSES["strict"], (".triu(1), float", ".triu(0), float"))

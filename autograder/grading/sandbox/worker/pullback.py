@@ -10,7 +10,7 @@ import torch
 def pullback(
     outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], **options: Any
 ) -> tuple[torch.Tensor, ...]:
-    """``torch.autograd.grad(outputs, inputs, cotangents)``."""
+    """``torch.autograd.grad(outputs, inputs, cotangents)``, with dense tensors for sparse ones."""
     plain = all(
         o.shape == c.shape and o.dtype == c.dtype and not o.is_complex()
         for o, c in zip(outputs, cotangents, strict=True)
@@ -19,7 +19,8 @@ def pullback(
         return torch.autograd.grad(outputs, inputs, cotangents, **options)
     with torch.enable_grad():
         sums = [(o * c.detach()).sum() for o, c in zip(outputs, cotangents, strict=True)]
-    return torch.autograd.grad(sums, inputs, **options)
+    found = torch.autograd.grad(sums, inputs, **options)
+    return tuple(each.to_dense() if each is not None and each.is_sparse else each for each in found)
 
 
 def uneven(output: torch.Tensor) -> torch.Tensor:
