@@ -742,7 +742,7 @@ PYTHIA = {
 }
 NEOX_20B = PYTHIA | {"num_hidden_layers": 44, "hidden_size": 6144, "num_attention_heads": 64}
 STABLELM_12B = {"model_type": "stablelm", "num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 32,
-                "num_key_value_heads": 8, "rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25}}  # fmt: skip
+                "rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25}}  # fmt: skip
 MOONSHINE = {"model_type": "moonshine", "num_hidden_layers": 6, "hidden_size": 288, "num_attention_heads": 8,
              "partial_rotary_factor": 0.9, "rope_scaling": None}  # fmt: skip
 LLAMA_4 = {"model_type": "llama4_text", "num_hidden_layers": 48, "hidden_size": 5120, "num_attention_heads": 40, "head_dim": 128,
@@ -813,12 +813,13 @@ def layers_that_turn(check: Check) -> None:
         agrees("SmolLM3 with another list", {"model_type": "smollm3", "num_hidden_layers": len(rotates), "hidden_size": 2048,
                                              "num_attention_heads": 16, "no_rope_layers": rotates})  # fmt: skip
         agrees("Llama 4 Scout with layer_types", LLAMA_4 | {"layer_types": [FULL] * 48}, LISTED_TOO)
-    # Catches one model's rule applied to all, null read as a given field, head_dim computed where it is given.
+    # Catches one model's rule applied to all, a width by the key heads or computed where it is given, null as a field.
     with check.criterion("kinds of layers: EXAONE 4, Cohere 2, Gemma 3, Qwen3-Next", 1, golden=True):
         agrees("EXAONE 4.0 32B", EXAONE_32B)
         kinds = drawn([WINDOW, WINDOW, FULL], 8)
         agrees("Cohere 2 with other layers", {"model_type": "cohere2", "num_hidden_layers": len(kinds), "hidden_size": 4096,
-                                              "num_attention_heads": 32, "sliding_window": 4096, "layer_types": kinds})  # fmt: skip
+                                              "num_attention_heads": 32, "num_key_value_heads": 8, "sliding_window": 4096,
+                                              "layer_types": kinds})  # fmt: skip
         agrees("Gemma 3 1B", GEMMA_1B, HEAD_DIM)
         kinds = drawn([LINEAR, LINEAR, LINEAR, FULL], 8)
         linear = {"num_hidden_layers": len(kinds), "hidden_size": 2048, "num_attention_heads": 16, "head_dim": 256,

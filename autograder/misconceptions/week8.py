@@ -17,8 +17,7 @@ WEEK = "week8_production"
 
 SAYS = {
     # what the checks say themselves
-    "no tokens": "A segment without tokens goes wrong. (It adds no column and moves nothing; without any segment the "
-    "result is (3, 0).)",
+    "no tokens": "A segment without tokens goes wrong. (It adds no column and moves nothing; an empty result is int64, too.)",
     "far below": "Where the scores that count are far below zero, this goes wrong. (A hidden score is -inf, not a low "
     "number, and softmax looks at differences of scores.)",
     "many keys": "With few keys all is right, with 300 it is not. (There may be any number of keys; keys that you read in "
