@@ -156,7 +156,7 @@ AGAIN = {  # exercises in order, each with its source and its points
         "apply_rotary_emb": (TURNED.format(name="apply_rotary_emb", split=NEIGHBOURS[0], joined=NEIGHBOURS[1]), 6),
         "apply_rotary_emb_half": (TURNED.format(name="apply_rotary_emb_half", split=HALVES[0], joined=HALVES[1]), 2),
     },
-    "week6_queries_for_keys": {"rel_shift": (SHIFT, 1.25), "transformer_xl_scores": (XL, 4)},
+    "week6_queries_for_keys": {"rel_shift": (SHIFT, 1.75), "transformer_xl_scores": (XL, 4)},
     "week6_rolled": {"rel_shift": (ROLLED, 0), "transformer_xl_scores": (XL_ROLLED, 4)},
 }
 

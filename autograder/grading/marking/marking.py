@@ -135,9 +135,11 @@ class Marking:
         called = [name for name in lost if name in used] or list(lost)
         unanswered = {verdict.exercise for verdict in self.verdicts if verdict.stopped}
         blank = [name for name in called if name in unanswered] if best.stopped > other.stopped else []
-        other.note = _note([self._marked[name].name for name in blank or called], bool(blank))
-        if self.overwritten.intersection(called):
-            other.note += f" (A cell below its tests defines {', '.join(sorted(self.overwritten & {*called}))} anew.)"
+        anew = [name for name in called if name in self.overwritten]
+        reason = "a mistake there is not paid for again"
+        if anew:
+            reason = f"a cell below the tests defines {', '.join(anew)} anew"
+        other.note = _note([self._marked[name].name for name in blank or called], bool(blank), reason)
         return other
 
     def _lost(self, exercise: Exercise) -> dict[str, Any]:
@@ -221,9 +223,9 @@ def _of_entries(trial: Trial, named: list[str]) -> list[str]:
     return named
 
 
-def _note(names: list[str], stopped: bool) -> str:
+def _note(names: list[str], stopped: bool, reason: str) -> str:
     own = ", ".join(names)
     if stopped:
         is_, its = ("is", "its") if len(names) == 1 else ("are", "their")
         return f"It stops in your {own}, which {is_} not answered yet; graded with the course's own in {its} place."
-    return f"Graded with the course's own in place of your {own}: a mistake there is not paid for again."
+    return f"Graded with the course's own in place of your {own}: {reason}."
