@@ -11,7 +11,7 @@ from typing import Any
 
 MOST_STATEMENTS = 200  # of a cell that is taken apart
 MOST_CELLS = 100  # of a student's own that are taken apart; a notebook may hold thousands
-MAX_PARSED = 50_000  # parsing takes up to a thousand times the memory of the text
+MAX_PARSED, MAX_KEPT = 50_000, 4_000  # characters; a tree takes up to a thousand times the memory of the text
 MOST_LEFT_OUT, MOST_READ_AGAIN = 40, 100_000  # blocks of a cell, after each of which it is read again; characters
 BEGINS = re.compile(r"(?!#|(?:else|elif|except|finally)\b)\S")  # a line that can begin a statement outside all others
 # Begins no statement with a body, but has indented lines: they go on with the block above.
@@ -76,10 +76,18 @@ def foreign_names(source: str) -> tuple[str, ...]:
     return tuple(name for name in used if name not in bound and not hasattr(builtins, name))
 
 
-@lru_cache(maxsize=64)  # intake asks several times about each cell of a notebook; nobody changes the tree
 def parsed(source: str) -> ast.Module | None:
     if len(source) > MAX_PARSED:
         return None
+    return _kept_tree(source) if len(source) <= MAX_KEPT else _tree(source)
+
+
+@lru_cache(maxsize=64)  # intake asks several times about each cell of a notebook; nobody changes the tree
+def _kept_tree(source: str) -> ast.Module | None:
+    return _tree(source)
+
+
+def _tree(source: str) -> ast.Module | None:
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
