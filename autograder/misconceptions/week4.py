@@ -81,6 +81,7 @@ DIAGNOSES = {
     # attention
     "no bias": "Where your output is wrong it is plain attention, without a bias.",
     "after softmax": "The bias is added after the softmax; it belongs to the scores before it.",
+    "mask late": "The mask is applied after the softmax, so the weights of a row no longer add up to 1.",
     "bias scaled": "The bias is divided by sqrt(head_dim) with the scores; add it after the scaling.",
     "bias enlarged": "The bias is multiplied by sqrt(head_dim); add it to the scaled scores as it is.",
     "unscaled": "The scores are not divided by sqrt(head_dim).",
@@ -97,6 +98,7 @@ DIAGNOSES = {
     "batch order":
         "Heads and sequences of the batch are mixed up in the bias: head h of every sequence gets the slope of head h.",
     "one slope": "All heads get the same slope; each has its own.",
+    "one head": "Not every head counts with its own slope: one head that differs is enough.",
     "sinusoid": "A sinusoidal encoding is added to the tokens; ALiBi adds nothing to them.",
     "rotated": "Queries and keys are rotated besides; ALiBi is the only position information.",
     "split": "The heads are split without a transpose, so tokens and heads are mixed: channels first, then the axes move.",
@@ -450,7 +452,7 @@ edited(equivalent_plain, "equivalent_mean", 1.375, DIAGNOSES["mean"], ("gap.max(
 edited(equivalent_plain, "equivalent_without_abs", 1.375, DIAGNOSES["no abs"],
        ("(a.softmax(dim=-1) - b.softmax(dim=-1)).abs()", "a.softmax(dim=-1) - b.softmax(dim=-1)"))
 edited(equivalent_plain, "equivalent_tensor", 1.75, DIAGNOSES["bool tensor"], ("bool(gap.max() <= 1e-5)", "gap.max() <= 1e-5"))
-edited(equivalent_plain, "equivalent_first_slope", 0.625, DIAGNOSES["one slope"], ("slopes.double()[:, None, None]", "slopes.double()[0]"))
+edited(equivalent_plain, "equivalent_first_slope", 0.625, DIAGNOSES["one head"], ("slopes.double()[:, None, None]", "slopes.double()[0]"))
 
 
 @wrong(WEEK, "per_key_bias_is_equivalent", 0, DIAGNOSES["returns causal"])
@@ -893,7 +895,7 @@ def equivalence_with(mistakes):
 
 @family(WEEK, "ALiBiMultiHeadAttention", _say(
     "no bias", "after softmax", "bias scaled", "bias enlarged", "factor", "unscaled", "d_model scale", "over queries",
-    "clobbered", "no causal", "always causal", "strict", "batch order", "one slope", *SLOPES[:-1], *DISTANCES, "per key",
+    "clobbered", "mask late", "no causal", "always causal", "strict", "batch order", "one slope", *SLOPES[:-1], *DISTANCES, "per key",
     "split", "merge", "no o_proj"))
 def layer_with(mistakes):
     class Layer(nn.Module):
@@ -925,10 +927,13 @@ def layer_with(mistakes):
             elif "no bias" not in mistakes and "after softmax" not in mistakes:
                 scores = scores + bias * (math.sqrt(head_dim) if "bias enlarged" in mistakes else
                                           1 / math.sqrt(head_dim) if "bias scaled" in mistakes else 1)
-            if (is_causal or "always causal" in mistakes) and "no causal" not in mistakes:
-                future = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(0 if "strict" in mistakes else 1)
+            future = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(0 if "strict" in mistakes else 1)
+            is_masked = (is_causal or "always causal" in mistakes) and "no causal" not in mistakes
+            if is_masked and "mask late" not in mistakes:
                 scores = scores.masked_fill(future, 0 if "clobbered" in mistakes else -math.inf)
             weights = scores.softmax(-2 if "over queries" in mistakes else -1)
+            if is_masked and "mask late" in mistakes:
+                weights = weights.masked_fill(future, 0.0)
             if "after softmax" in mistakes:
                 weights = weights + (bias.tril() if is_causal else bias)
             out = weights @ v
