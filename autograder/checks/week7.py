@@ -34,6 +34,7 @@ WEEK = "week7_capstone"
 # than 0.05. Modules add products with three matrices.
 CLOSE = Tolerance(rtol=0, atol=1e-4)
 MODULE = Tolerance(rtol=0, atol=2e-4)
+BLOCK = Tolerance(rtol=0, atol=5e-3)  # GELU's tanh approximation moves outputs by up to 2e-3: it has its own criterion
 WHOLE = Tolerance(rtol=0, atol=0)
 # Student and reference may each round values below 6 once, by 2^-9; float32 angles up to 10,000 are off by 1e-3.
 ROUNDED = Tolerance(rtol=0, atol=0.06)
@@ -244,6 +245,11 @@ LATER_PIECES = Hint(
     "Pieces of one token are right, longer ones with a cache are not. (The causal mask is aligned at the end.)",
     form=True,
 )
+NEW_TEXT = Hint(
+    "A first text is right, one that follows on it is not. (Without a cache a text begins anew: no tokens, positions or mask of an "
+    "earlier one are kept.)",
+    form=True,
+)
 CONTINUED = Hint(
     "The first continuation of a prefix is right, another one is not. (A call knows earlier tokens from the cache it is given "
     "alone, and leaves that cache as it is.)",
@@ -328,6 +334,24 @@ def continued(
             )[0]
             for number, piece in enumerate(continuations)
         }
+
+    return probe
+
+
+def new_texts(
+    arguments: tuple[Any, ...],
+    weights: dict[str, torch.Tensor],
+    prefix: torch.Tensor,
+    more: torch.Tensor,
+    x: torch.Tensor,
+) -> Probe:
+    """The outputs for x and for half of it, of a module that has read another text in two pieces."""
+
+    def probe(cls: Any) -> dict[str, Any]:
+        module = loaded(cls, arguments, weights)
+        _, cache = module(prefix.clone())
+        module(more.clone(), cache)
+        return {"the longer text": module(x.clone())[0], "the shorter text": module(x[:, : x.shape[1] // 2].clone())[0]}
 
     return probe
 
@@ -427,12 +451,14 @@ def CachedAttention(check: Check) -> None:
         check.agrees(probe, f"{call} in pieces of [17, 3, 4]", MODULE, LATER_PIECES)
         any_cut = check.reached()
     # Catches a module that remembers the text in a buffer or an attribute.
-    with check.criterion("two continuations of one prefix", 0.5, golden=True):
+    with check.criterion("two continuations of one prefix, and new texts", 0.5, golden=True):
         arguments, weights, x, call = _cached(check, 2, 5, 32, 8, 2)
         one, two, three = check.randn(2, 1, 32), check.randn(2, 1, 32), check.randn(2, 3, 32)
         check.agrees(continued(arguments, weights, x, [one]), f"{call}, then one token more", MODULE, WITH_A_CACHE)
         probe = continued(arguments, weights, x, [one, two, three])
         check.agrees(probe, f"{call}, then three continuations of it", MODULE, CONTINUED)
+        probe = new_texts(arguments, weights, x, three, check.randn(2, 8, 32))
+        check.agrees(probe, f"{call}, then 3 tokens more, then another text of 8 tokens and one of 4", MODULE, NEW_TEXT)
         with any_cut:
             cached = check.reached()
     # Catches repeated heads in the cache, values before keys, another dtype, a cache changed in place.
@@ -596,7 +622,7 @@ PADDED = Hint(
 )
 ALONE = Hint(
     "Prompts of one length are continued rightly, prompts of different lengths are not. (At each step the mask has a column for "
-    "every token so far, padding too, and positions leave the padding out.)",
+    "every token so far; padding stays hidden, and positions leave it out.)",
     form=True,
 )
 TOKEN_0 = "Prompts are continued rightly, one that holds the token 0 is not. (What is padding follows from the lengths of the prompts.)"
@@ -964,7 +990,7 @@ PARTS = Hint(
     form=True,
 )
 MEMORY_MASK = Hint(
-    "Without a memory_mask all is right, with one it is not. (It must be handed on to cross_attn.)",
+    "Without a memory_mask all is right, with one it is not. (It must be handed on to cross_attn as it is.)",
     form=True,
 )
 
@@ -1000,35 +1026,37 @@ def HybridDecoderBlock(check: Check) -> None:
     with check.criterion("the output of the last token", 1.5, golden=True):
         for sizes in ((4, 4, 4, 16, 4), (2, 1, 7, 32, 4)):
             arguments, weights, x, memory, call = _crossing(check, name, *sizes)
-            check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", MODULE)
+            check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", BLOCK)
         unmasked = check.reached()
     # Catches is_causal=True left out, or given to both attentions.
     with check.criterion("the output of all tokens: causal", 1, golden=True):
         for sizes in ((4, 4, 4, 16, 4), (2, 7, 5, 32, 4)):
             arguments, weights, x, memory, call = _crossing(check, name, *sizes)
-            check.agrees(crossing(arguments, weights, x, memory), f"{call})", MODULE, NOT_CAUSAL)
+            check.agrees(crossing(arguments, weights, x, memory), f"{call})", BLOCK, NOT_CAUSAL)
         _first_token_far_below(check)
         causal = check.reached()
     # Catches a memory_mask that is not passed on, or passed to the self-attention.
     with check.criterion("the memory's padding", 0.75, golden=True):
         arguments, weights, x, memory, call = _crossing(check, name, 4, 4, 4, 16, 4)
         with ~unmasked:
-            check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", MODULE)
+            check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token", BLOCK)
         short_ones = crossing(arguments, weights, x, memory, real_tokens(check, 4, 1, 3, 2))
         words = f"{call}, memory_mask (4, 4))"
         with causal:
-            check.agrees(short_ones, words, MODULE, CAUSAL_WITH_A_MASK)
+            check.agrees(short_ones, words, BLOCK, CAUSAL_WITH_A_MASK)
         with ~causal:
-            check.agrees(last(short_ones), f"{words}, the last token", MODULE, MEMORY_MASK)
+            check.agrees(last(short_ones), f"{words}, the last token", BLOCK, MEMORY_MASK)
         anywhere = mixed_mask(check, 4, 4)
         anywhere[3] = False  # this text is not compared
         out = last(crossing(arguments, weights, x, memory, anywhere))
         words = f"{call}, memory_mask (4, 4), padding anywhere, row 3 all False), the last token of texts 0 to 2"
-        check.agrees(lambda cls: out(cls)[:3], words, MODULE, PADDING_ANYWHERE)
+        check.agrees(lambda cls: out(cls)[:3], words, BLOCK, PADDING_ANYWHERE)
         padded = check.reached()
-    # Catches parts with other names, and a feed-forward network of other layers.
-    with check.criterion("the parts by their names", 0.25):
+    # Catches parts with other names, a feed-forward network of other layers, and GELU's tanh approximation.
+    with check.criterion("the parts by their names, the exact GELU", 0.25):
         same_parts(check, (8, 2), "HybridDecoderBlock(8, 2)", PARTS)
+        arguments, weights, x, memory, call = _crossing(check, name, 4, 4, 4, 16, 4)
+        check.agrees(last(crossing(arguments, weights, x, memory)), f"{call}), the last token to four digits", MODULE)
     # Catches gradients cut off, padding zeroed in place, `x +=`, a hard-coded dtype.
     with check.criterion("passes gradients, leaves its arguments alone, refuses sizes that do not fit", 0.25):
         arguments, weights, x, memory, call = drawn = _crossing(check, name, 2, 3, 4, 8, 2)
@@ -1058,4 +1086,4 @@ def _first_token_far_below(check: Check) -> None:
     weights |= {f"self_attn.{name}": value for name, value in far_below(own, normed, 2).items()}
     low = crossing(arguments, weights, x, memory)
     words = f"{call}), scores of self_attn far below 0, the first token"
-    check.agrees(lambda cls: low(cls)[:, 0], words, MODULE, FAR_BELOW)
+    check.agrees(lambda cls: low(cls)[:, 0], words, BLOCK, FAR_BELOW)

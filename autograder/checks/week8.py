@@ -229,7 +229,7 @@ def mrope_positions(check: Check) -> None:
         given = [2, 3, 1]
         check.unchanged(lambda f: f(given), "mrope_positions([2, 3, 1])", given)
         with check.holds(numbering((2, 1)), "mrope_positions([2, 1])"):  # otherwise paid for above
-            agrees((2, (0, 2, 2), (1, 0, 3), (4, 2, 0), 1), NO_TOKENS, WHOLE)
+            agrees((2, 0, (0, 2, 2), (1, 0, 3), (4, 2, 0), 1), NO_TOKENS, WHOLE)
         agrees((0,), NO_TOKENS, WHOLE)
         agrees((), NO_SEGMENTS, WHOLE)
 
@@ -338,6 +338,9 @@ def _mrope_form(check: Check) -> None:
     plain = calling(x, positions, sections)
     check.agrees(plain, call, NEAR)
     check.keeps(lambda f, *given: f(*given, sections), call, x, positions)  # first: a write spoils the gradient
+    listed = [2, 3, 1]
+    in_a_list = f"apply_mrope({named(x)}, positions (3, 4), sections {listed})"
+    check.unchanged(lambda f: f(x, positions, listed), in_a_list, listed)
     check.agrees(differentiating(x, positions, sections), f"the gradient of {call}", SLOPE, CUT)
     turned = check.randn(2, 4, 3, 12).transpose(1, 2)
     _mrope(check, turned, positions, sections, ", x not contiguous", hint=STRIDES)
@@ -826,13 +829,15 @@ def layers_that_turn(check: Check) -> None:
                   "layer_types": kinds, "rope_parameters": {"rope_theta": 1e7, "partial_rotary_factor": 0.25}}  # fmt: skip
         agrees("Qwen3-Next with other layers", {"model_type": "qwen3_next"} | linear)
         agrees("Qwen3.5 with other layers", {"model_type": "qwen3_5_text"} | linear, ANY_LINEAR)
-        agrees("EXAONE 4.0 1.2B", EXAONE_1B, NULL)
-        nulls = {"partial_rotary_factor": None, "head_dim": None}
-        agrees("EXAONE 4.0 1.2B, partial_rotary_factor and head_dim null", EXAONE_1B | nulls, NULL)
-        within = {"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": None}}
-        agrees("EXAONE 4.0 1.2B, partial_rotary_factor null in rope_parameters", EXAONE_1B | within, NULL)
-    # Catches a whole head rotated, its width computed from hidden_size, null fields deleted from the caller's dict.
-    with check.criterion("latent attention: DeepSeek-V3.2; the configuration left alone", 0.5):
+    # Catches a whole head rotated, its width computed from hidden_size, null read as given or deleted from the dict.
+    with check.criterion("latent attention: DeepSeek-V3.2; fields that are null; the configuration left alone", 0.5):
         agrees("DeepSeek-V3.2", DEEPSEEK)
         agrees("DeepSeek-V3.2 with head_dim", DEEPSEEK | {"head_dim": 192}, HEAD_DIM_TOO)
+        agrees("EXAONE 4.0 1.2B", EXAONE_1B, NULL)
+        for within in (None, {"rope_theta": 1e6, "partial_rotary_factor": None}):
+            nulls = dict.fromkeys(
+                ("partial_rotary_factor", "rotary_pct", "head_dim", "no_rope_layers", "qk_rope_head_dim")
+            )
+            words = f"EXAONE 4.0 1.2B, most fields null, rope_parameters {'null' if within is None else 'with a null share'}"
+            agrees(words, EXAONE_1B | nulls | {"rope_parameters": within}, NULL)
         check.unchanged(lambda f: f(exaone), "layers_that_turn(EXAONE 4.0 1.2B)", exaone)

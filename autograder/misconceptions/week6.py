@@ -54,7 +54,7 @@ SAYS = {
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
     "mask after softmax": "The mask comes after the softmax, so the visible weights no longer add up to 1.",
     "mask inverted": "Your mask is inverted: True means that a query may attend to a key.",
-    "mask ignored": "The mask changes nothing.",
+    "mask ignored": "Where your output is wrong, the mask changes nothing.",
     "nan row": "A query that may attend to no key gives NaN; its weights and its output are zero.",
     "one order": "You return (weights, out); the order is (out, weights).",
     # rel_shift

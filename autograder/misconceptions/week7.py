@@ -30,7 +30,7 @@ SAYS = {
     "scaled twice": "The scores are divided by sqrt(head_dim) twice, that is by head_dim.",
     "d_model scale": "The scores are divided by sqrt(d_model); the scale belongs to head_dim.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
-    "mask ignored": "The mask changes nothing.",
+    "mask ignored": "Where your output is wrong, the mask changes nothing.",
     "mask inverted": "The mask is the wrong way round: True means that the key may be seen.",
     "mask late": "The mask is applied after the softmax, so the weights of a row no longer add up to 1.",
     "mask one head": "All heads get the mask of the first one; a mask may have a row of heads of its own.",
@@ -1062,7 +1062,7 @@ edited(BlockPlain, "block_memory_normed", 0, SAYS["memory normed"],
        ("self.norm2(x), memory, memory_mask", "self.norm2(x), self.norm2(memory), memory_mask"))
 edited(BlockPlain, "block_not_causal", 3, SAYS["block not causal"], ("y, y, is_causal=True", "y, y"))
 edited(BlockPlain, "block_relu", 0, SAYS["relu"], ("nn.GELU()", "nn.ReLU()"))
-edited(BlockPlain, "block_tanh", 0, SAYS["tanh"], ("nn.GELU()", 'nn.GELU(approximate="tanh")'))
+edited(BlockPlain, "block_tanh", 3.5, SAYS["tanh"], ("nn.GELU()", 'nn.GELU(approximate="tanh")'))
 edited(BlockPlain, "block_one_norm", 0, SAYS["one norm"],
        ("self.norm2(x), memory", "self.norm1(x), memory"), ("self.ffn(self.norm3(x))", "self.ffn(self.norm1(x))"))
 edited(BlockPlain, "block_no_cross", 0, SAYS["no cross"], (f"        {CROSS}\n", ""))

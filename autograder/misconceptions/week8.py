@@ -180,7 +180,7 @@ SAYS = {
     "first uv": "All heads use w_uv of the first one; each has its own.",
     "first latent": "All sequences read the latents of the first one.",
     "mask inverted": "Your mask is inverted: True means that a query may attend to a key.",
-    "mask ignored": "The mask changes nothing.",
+    "mask ignored": "Where your output is wrong, the mask changes nothing.",
     "mask after softmax": "The mask comes after the softmax, so the visible weights no longer add up to 1.",
     "even row": "A query that may attend to no key spreads its weight over all of them; its output is zero.",
     "both": "You return (out, weights); the exercise asks for out alone.",
@@ -1189,7 +1189,7 @@ edited(turn_plain, "turn_all_kinds", 2, "Cohere 2's and EXAONE 4's layers of ful
        (TURN_WINDOWS, "if False:"))
 edited(turn_plain, "turn_windows_in_all_models", 2, "Only in Cohere 2 and EXAONE 4 full attention does not turn; elsewhere it does.",
        (TURN_WINDOWS, 'if config.get("layer_types") and config.get("sliding_window") and kinds[layer] == "full_attention":'))
-edited(turn_plain, "turn_null_window", 2, "Where sliding_window is null no layer has a window, and all layers of EXAONE 4 turn.",
+edited(turn_plain, "turn_null_window", 2.5, "Where sliding_window is null no layer has a window, and all layers of EXAONE 4 turn.",
        (' and config.get("sliding_window") is not None', ""))
 edited(turn_plain, "turn_linear", 2, "Linear attention has no rotation.", (TURN_LINEAR, "if False:"))
 edited(turn_plain, "turn_share_of_the_model", 1.25, "The share is taken of hidden_size; it is taken of a head.",
@@ -1228,9 +1228,8 @@ def turn_by_model(config):
         turns = [not config.get("sliding_window") or entry == "sliding_attention" for entry in types]
     else:
         turns = [entry != "linear_attention" for entry in types or n * [""]]
-    if "qk_rope_head_dim" in config:
-        width = config["qk_rope_head_dim"]
-    else:
+    width = config.get("qk_rope_head_dim")
+    if width is None:
         width = config.get("head_dim") or config["hidden_size"] / config["num_attention_heads"]
         for place in (config, config.get("rope_parameters") or {}):
             for name in ("rotary_pct", "partial_rotary_factor"):
