@@ -104,12 +104,10 @@ class Marking:
         return _of_entries(trial, list(dict.fromkeys(found + trial.named)))
 
     def _is_right_alone(self, trial: Trial, student: Any) -> bool | None:
-        """Whether a fresh answer gets the first failure right; ``None`` if that is not asked: no other call came before,
-        or the failure was to hang or to die."""
+        """Whether a fresh answer gets the first failure right, since visible checks may have left something behind;
+        ``None`` if there is none to ask."""
         first = first_failure(trial.records)
-        if first is None or first is trial.records[0]:
-            return None
-        if isinstance(first.answer, Raised) and first.answer.error.was_stopped:
+        if first is None or (isinstance(first.answer, Raised) and first.answer.error.was_stopped):
             return None
         fresh = self.anew(trial.exercise.grade_id, student)
         if fresh is student:
