@@ -37,8 +37,8 @@ def like_tokens(check: Check, batch: int, seq_len: int, d_model: int) -> torch.T
 def rising_scores(
     check: Check, batch: int, seq_len: int, d_model: int, n_heads: int
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Weights and texts for which a token has the same score with all queries: -2e10 or less for the last token, and as
-    much less again for each token before it. A mask of -1e9, put in or added, hides nothing here.
+    """Weights and texts for which a token has the same score with all queries: -2e5 or less for the last token, and as
+    much less again for each token before it. A mask of -1e4 hides nothing here; -1e9 is low enough for real scores.
 
     Queries read the first quarter of the channels, where all tokens are equal. Keys read the second quarter, where each
     token holds a multiple of the first."""
@@ -48,7 +48,7 @@ def rising_scores(
     query = weights[PROJECTIONS[0]]
     query[:, part:] = 0
     norms = (x[:, :1] @ query.mT).unflatten(-1, (n_heads, -1)).square().sum(-1)
-    query *= torch.sqrt(2e10 * math.sqrt(d_model // n_heads) / norms.min())
+    query *= torch.sqrt(2e5 * math.sqrt(d_model // n_heads) / norms.min())
     weights[PROJECTIONS[1]] = -query.roll(part, dims=1)
     return weights, x
 
