@@ -141,7 +141,7 @@ def position_interpolation(check: Check) -> None:
     # Catches a product, integer division, far positions cut off, positions rescaled by their maximum or their number.
     with check.criterion("values for integer positions", 1, golden=True):
         check.agrees(calling(4 * steps, 4.0), f"{name}(0, 4, 8, ..., 4.0)", near)
-        check.agrees(calling(steps, 4.0), f"{name}(0..11, 4.0)", near, WHOLE)
+        check.agrees(calling(steps, 3.0), f"{name}(0..11, 3.0)", near, WHOLE)
         far = check.randint(0, 60000, (3, 7))
         check.agrees(calling(far, 3.0), f"{name}(integers up to 60,000 of shape (3, 7), 3.0)", near, WHOLE)
         check.agrees(calling(steps, 2.5), f"{name}(0..11, 2.5)", near, FRACTIONAL_SCALE)
@@ -506,8 +506,8 @@ AFTER_REFUSAL = (
     "After a refusal some training flag is not what it was before: check the lengths first, or restore in `finally`."
 )
 AS_MANY_TARGETS = Hint(
-    "Fewer targets than the shortest length are accepted, as many as the only length has tokens are not. (n_targets may be the "
-    "smallest length.)",
+    "Roomy arguments are right, just fitting ones are not. (A text needs one token more than the longest length, and n_targets may "
+    "be the smallest length.)",
     form=True,
 )
 KEYS = "The keys must be ints: take the lengths as they were given."
@@ -667,8 +667,8 @@ def shown_call(flags: str, tokens: torch.Tensor, lengths: list, n_targets: int) 
 
 def losses_in_eval_mode(check: Check) -> None:
     for batch, n, lengths, n_targets in (
-        (3, 25, [8, 16, 24], 6),
-        (1, 40, [39, 5], 5),
+        (3, 25, [8, 16, 22], 6),  # what a text just allows is asked below
+        (1, 40, [37, 5], 5),
         (71, 33, [12], 1),  # 71 is prime: no equal batches
     ):
         weights, tokens = model_and_text(check, batch, n)
@@ -676,8 +676,8 @@ def losses_in_eval_mode(check: Check) -> None:
         check.agrees(probe, shown_call("eval mode", tokens, lengths, n_targets), LOSSES)
     weights, tokens = model_and_text(check, 3, 25, vocab=9)
     check.agrees(
-        losses(weights, EVAL, tokens, [8, 16, 24], 6),
-        shown_call("eval mode, vocabulary 9", tokens, [8, 16, 24], 6),
+        losses(weights, EVAL, tokens, [8, 16, 22], 6),
+        shown_call("eval mode, vocabulary 9", tokens, [8, 16, 22], 6),
         LOSSES,
         VOCABULARY,
     )
@@ -686,8 +686,8 @@ def losses_in_eval_mode(check: Check) -> None:
 def losses_in_train_mode(check: Check) -> None:
     weights, tokens = model_and_text(check, 9, 25)  # enough texts that the tokens before a window matter in some
     for flags, words, hint in ((TRAIN, "train mode", EVAL_MODE), (MIXED[1], "mixed modes", MIXED_MODES)):
-        probe = losses(weights, flags, tokens, [8, 24], 6)
-        check.agrees(probe, shown_call(words, tokens, [8, 24], 6), LOSSES, hint)
+        probe = losses(weights, flags, tokens, [8, 22], 6)
+        check.agrees(probe, shown_call(words, tokens, [8, 22], 6), LOSSES, hint)
 
 
 def flags_and_weights(check: Check) -> list[tuple[Run, str]]:
