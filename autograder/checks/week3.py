@@ -822,8 +822,9 @@ def decode_step_scores(check: Check) -> None:
 # ---- a head that looks back -----------------------------------------------------------------------------------------
 
 
-def require_look_back(check: Check, back: int, head_dim: int, n_keys: int) -> None:
-    """Require a weight of 0.8 for the token ``back`` positions before the query; if not, say where the head looks."""
+def require_look_back(check: Check, back: int, head_dim: int, n_keys: int, is_named: bool = True) -> None:
+    """Require a weight of 0.8 for the token ``back`` positions before the query. If it is less, say where the head looks,
+    and unless ``is_named`` is false give that as the cause."""
     call = f"look_back_head({back}, {head_dim}, {n_keys})"
 
     def judge(pair: Any) -> Fault | None:
@@ -838,7 +839,7 @@ def require_look_back(check: Check, back: int, head_dim: int, n_keys: int) -> No
             return None
         shown = f"{call}: of {n_keys} keys the one {back} back gets the weight {weight:.2g}"
         where = _where_it_looks(q, k, back, scores)
-        names = (DIAGNOSES[where],) if where else ()
+        names = (DIAGNOSES[where],) if where and is_named else ()
         return Fault(f"{shown}; the highest score is that of the key {int(scores.argmax())} back", names)
 
     check.satisfies(calling(back, head_dim, n_keys), call, judge)
@@ -861,7 +862,8 @@ def _where_it_looks(q: torch.Tensor, k: torch.Tensor, back: int, scores: torch.T
     favourite, highest = int(scores.argmax()), float(scores.max())
     if highest - float(scores.min()) < 1e-6:
         return "no favourite"
-    if float(look_back_scores(k, q, back + 1)[back]) > highest + 1e-6:  # swapping query and key gives offset -back
+    ahead = look_back_scores(k, q, len(scores))  # swapping query and key gives the offsets 0, -1, -2, ...
+    if int(ahead.argmax()) == back and float(ahead[back]) > highest + 1e-6:
         return "looks ahead"
     if favourite == back:
         return "too quiet"
@@ -877,15 +879,22 @@ def look_back_head(check: Check) -> None:
     # Catches a head that looks ahead, at itself or one token beside, or prefers the right token by too little.
     with check.criterion("three back, 16 channels, 64 keys", 0.5, golden=True):
         require_look_back(check, 3, 16, 64)
+        first = check.reached()
+
+    def required(back: int, head_dim: int, n_keys: int) -> None:
+        for gate, is_named in ((first, True), (~first, False)):  # one head gets one cause
+            with gate:
+                require_look_back(check, back, head_dim, n_keys, is_named)
+
     # Catches 3 back whatever is asked, and the half-split layout, which happens to work for 3 back.
     with check.criterion("other distances", 0.5, golden=True):
         for back in (1, 7, 31, 63):
-            require_look_back(check, back, 16, 64)
+            required(back, 16, 64)
     # Catches a strength tuned for 16 channels.
     with check.criterion("other sizes of the head", 0.5, golden=True):
         for head_dim in (8, 10, 64):
-            require_look_back(check, 5, head_dim, 64)
+            required(5, head_dim, 64)
     # Catches a strength tuned for 64 keys.
     with check.criterion("other lengths of the text", 0.5, golden=True):
         for back, head_dim, n_keys in ((3, 16, 4), (5, 8, 1000), (500, 64, 1000)):
-            require_look_back(check, back, head_dim, n_keys)
+            required(back, head_dim, n_keys)
