@@ -81,6 +81,8 @@ DIAGNOSES = {
     # attention
     "no bias": "Where your output is wrong it is plain attention, without a bias.",
     "after softmax": "The bias is added after the softmax; it belongs to the scores before it.",
+    "channels by turns":
+        "Your head h takes the channels h, h + n_heads, and so on: split the last axis into (n_heads, head_dim), in this order.",
     "mask late": "The mask is applied after the softmax, so the weights of a row no longer add up to 1.",
     "bias scaled": "The bias is divided by sqrt(head_dim) with the scores; add it after the scaling.",
     "bias enlarged": "The bias is multiplied by sqrt(head_dim); add it to the scaled scores as it is.",
@@ -896,7 +898,7 @@ def equivalence_with(mistakes):
 @family(WEEK, "ALiBiMultiHeadAttention", _say(
     "no bias", "after softmax", "bias scaled", "bias enlarged", "factor", "unscaled", "d_model scale", "over queries",
     "clobbered", "mask late", "no causal", "always causal", "strict", "batch order", "one slope", *SLOPES[:-1], *DISTANCES, "per key",
-    "split", "merge", "no o_proj"))
+    "split", "channels by turns", "merge", "no o_proj"))
 def layer_with(mistakes):
     class Layer(nn.Module):
         def __init__(self, d_model, n_heads):
@@ -912,6 +914,8 @@ def layer_with(mistakes):
             def split(t):
                 if "split" in mistakes:
                     return t.reshape(batch, h, n, head_dim)
+                if "channels by turns" in mistakes:
+                    return t.reshape(batch, n, head_dim, h).permute(0, 3, 1, 2)
                 return t.reshape(batch, n, h, head_dim).transpose(1, 2)
 
             q, k, v = (split(p(x)) for p in (self.q_proj, self.k_proj, self.v_proj))
@@ -937,7 +941,10 @@ def layer_with(mistakes):
             if "after softmax" in mistakes:
                 weights = weights + (bias.tril() if is_causal else bias)
             out = weights @ v
-            out = out.reshape(batch, n, d_model) if "merge" in mistakes else out.transpose(1, 2).flatten(2)
+            if "channels by turns" in mistakes:
+                out = out.permute(0, 2, 3, 1).flatten(2)
+            else:
+                out = out.reshape(batch, n, d_model) if "merge" in mistakes else out.transpose(1, 2).flatten(2)
             return out if "no o_proj" in mistakes else self.o_proj(out)
 
     return Layer
