@@ -70,7 +70,8 @@ class Diagnosis:
         first = failing[0]
         hint = first.step.hint if isinstance(first.step.hint, Hint) else Hint(first.step.hint)
         if is_right_alone:
-            return [hint.says if hint.of_state else AFTER_OTHERS]
+            says = hint.on(first.answer, first.step.due, first.step.tolerance) if hint.of_state else ""
+            return [says or AFTER_OTHERS]
         found: list[_Candidate] = []
         in_one_call: list[str] = []
         passing.sort(key=_size)  # small ones rule out most mistakes and cost next to nothing

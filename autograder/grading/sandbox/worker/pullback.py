@@ -15,11 +15,12 @@ def pullback(
         o.shape == c.shape and o.dtype == c.dtype and not o.is_complex()
         for o, c in zip(outputs, cotangents, strict=True)
     )
-    if not plain:
-        return torch.autograd.grad(outputs, inputs, cotangents, **options)
-    with torch.enable_grad():
-        sums = [(o * c.detach()).sum() for o, c in zip(outputs, cotangents, strict=True)]
-    found = torch.autograd.grad(sums, inputs, **options)
+    if plain:
+        with torch.enable_grad():
+            sums = [(o * c.detach()).sum() for o, c in zip(outputs, cotangents, strict=True)]
+        found = torch.autograd.grad(sums, inputs, **options)
+    else:
+        found = torch.autograd.grad(outputs, inputs, cotangents, **options)
     return tuple(each.to_dense() if each is not None and each.is_sparse else each for each in found)
 
 
