@@ -1064,7 +1064,7 @@ def HybridDecoderBlock(check: Check) -> None:
         for gate, rest, shown in ((~padded, (), ""), (padded, (real_tokens(check, 4, 3),), ", memory_mask (2, 4)")):
             with gate:
                 slopes = crossing_slopes(arguments, weights, x, memory, *rest, last=True)
-                check.agrees(slopes, f"the gradients of {call}{shown}), the last token", MODULE, CUT)
+                check.agrees(slopes, f"the gradients of {call}{shown}), the last token", BLOCK, CUT)
         wide = crossing(arguments, weights, x.double(), memory.double())
         check.has_dtype(wide, torch.float64, f"{call}) in float64")
         check.raises(lambda cls: cls(10, 4), ValueError, "HybridDecoderBlock(10, 4)")

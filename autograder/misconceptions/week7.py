@@ -1062,7 +1062,7 @@ edited(BlockPlain, "block_memory_normed", 0, SAYS["memory normed"],
        ("self.norm2(x), memory, memory_mask", "self.norm2(x), self.norm2(memory), memory_mask"))
 edited(BlockPlain, "block_not_causal", 3, SAYS["block not causal"], ("y, y, is_causal=True", "y, y"))
 edited(BlockPlain, "block_relu", 0, SAYS["relu"], ("nn.GELU()", "nn.ReLU()"))
-edited(BlockPlain, "block_tanh", 3.5, SAYS["tanh"], ("nn.GELU()", 'nn.GELU(approximate="tanh")'))
+edited(BlockPlain, "block_tanh", 3.75, SAYS["tanh"], ("nn.GELU()", 'nn.GELU(approximate="tanh")'))
 edited(BlockPlain, "block_one_norm", 0, SAYS["one norm"],
        ("self.norm2(x), memory", "self.norm1(x), memory"), ("self.ffn(self.norm3(x))", "self.ffn(self.norm1(x))"))
 edited(BlockPlain, "block_no_cross", 0, SAYS["no cross"], (f"        {CROSS}\n", ""))
