@@ -531,10 +531,10 @@ def attention_after_positions(check: Check, name: str, weights: dict, x: torch.T
 def causal_long_text(check: Check, name: str) -> None:
     """With all positions 0 a table of angles of any length will do, so only the mask is tested."""
     weights, _ = weights_and_text(check, 1, 1, 2)
-    short, long = ({"positions": at_positions(check, *[0] * n), "is_causal": True} for n in (3, 2050))
-    x, call = check.randn(1, 2050, 2), f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0, positions all 0, is_causal=True)"
+    short, long = ({"positions": at_positions(check, *[0] * n), "is_causal": True} for n in (3, 1030))
+    x, call = check.randn(1, 1030, 2), f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0, positions all 0, is_causal=True)"
     with check.holds(means(weights, x[:, :3], **short), call.format(3), ATTENDED):
-        check.agrees(means(weights, x, **long), call.format(2050), ATTENDED, LONG_TEXT.format(2050))
+        check.agrees(means(weights, x, **long), call.format(1030), ATTENDED, LONG_TEXT.format(1030))
 
 
 def attention_base(check: Check, name: str) -> None:

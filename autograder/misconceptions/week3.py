@@ -1012,9 +1012,9 @@ edited(AttentionPlain, "attention_angles_in_input_dtype", 4.375, DIAGNOSES["low 
        ("positions[..., None] * theta", "(positions[..., None] * theta).to(x.dtype)"))
 edited(AttentionPlain, "attention_mask_by_position", 3.875, DIAGNOSES["mask by position"],
        ("torch.ones(n, n, dtype=torch.bool).triu(1)", "positions[None, :] > positions[:, None]"))
-edited(AttentionPlain, "attention_mask_for_2048_tokens", 3.875,
-       "Short texts are right, one of 2,050 tokens is not. (Texts may have any length.)",
-       ("torch.ones(n, n, dtype=torch.bool).triu(1)", "torch.ones(2048, 2048, dtype=torch.bool).triu(1)[:n, :n]"))
+edited(AttentionPlain, "attention_mask_for_1024_tokens", 3.875,
+       "Short texts are right, one of 1,030 tokens is not. (Texts may have any length.)",
+       ("torch.ones(n, n, dtype=torch.bool).triu(1)", "torch.ones(1024, 1024, dtype=torch.bool).triu(1)[:n, :n]"))
 edited(AttentionPlain, "attention_never_causal", 3.875, DIAGNOSES["no causal"],
        ("scores = scores.masked_fill(future", "scores.masked_fill(future"))
 edited(AttentionPlain, "attention_causal_by_default", 0, DIAGNOSES["hidden by default"], ("is_causal=False", "is_causal=True"))
