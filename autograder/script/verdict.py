@@ -1,6 +1,6 @@
 """The verdict of a hidden test: points and a message per criterion, and the misconceptions it recognised."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 UNANSWERED = "not answered yet (the cell still raises NotImplementedError)"
@@ -35,7 +35,7 @@ class Verdict:
         return sum(criterion.earned for criterion in self.criteria)
 
     def to_json(self) -> dict[str, Any]:
-        data = asdict(self) | {"score": self.score}
+        data = vars(self) | {"criteria": [dict(vars(one)) for one in self.criteria], "score": self.score}
         del data["stopped"]  # known only while grading
         return data
 
