@@ -345,6 +345,9 @@ numbers(WEEK, "attention_by_hand", "nothing_moved", by_hand | {"swapped_w_0_1": 
         2, "You left everything in its place: after the swap the former token 2 is at position 1.")
 numbers(WEEK, "attention_by_hand", "values_left_behind", by_hand | {"swapped_out_0_0": 0.57952, "swapped_out_1_0": 0.67985},
         2, "Your values stayed behind: a token moves with its query, its key and its value.")
+numbers(WEEK, "attention_by_hand", "values_alone_moved",
+        by_hand | {"swapped_w_0_1": 0.090031, "swapped_out_0_0": 0.57952, "swapped_out_1_0": 0.67985},
+        2, "Your queries and keys stayed behind: a token moves with its query, its key and its value.")
 numbers(WEEK, "attention_by_hand", "queries_left_behind", by_hand | {"swapped_out_1_0": 0.87912},
         2, "Your queries stayed behind: after the swap the query at position 1 is that of the former token 2.")
 numbers(WEEK, "attention_by_hand", "second_channel", by_hand | {"swapped_out_1_0": -0.18071},

@@ -90,8 +90,8 @@ DIAGNOSES = {
     "wrong order": "Your offsets are in the wrong order: k1 is the smaller one.",
     "not ints": "Two plain Python ints are asked for: use int(...).",
     "only rounding":
-        "The rise you found is a rounding error: in exact numbers the product falls there. Use float64 and ask for a clear"
-        " rise.",
+        "Between your two offsets the product falls, if only by a little. (Rounding can make that look like a rise: use float64 "
+        "and ask for a clear one.)",
     "falls": "For some width the product falls between your two offsets, so they refute nothing there.",
     "search ends": "Your search ends too early for wide encodings: their first rise comes late.",
 }
