@@ -822,8 +822,11 @@ def decode_step_scores(check: Check) -> None:
 # ---- a head that looks back -----------------------------------------------------------------------------------------
 
 
+ENOUGH = 0.8  # the weight of the right token
+
+
 def require_look_back(check: Check, back: int, head_dim: int, n_keys: int, is_named: bool = True) -> None:
-    """Require a weight of 0.8 for the token ``back`` positions before the query. If it is less, say where the head looks,
+    """Require the weight ``ENOUGH`` for the token ``back`` positions before the query. If it is less, say where the head looks,
     and unless ``is_named`` is false give that as the cause."""
     call = f"look_back_head({back}, {head_dim}, {n_keys})"
 
@@ -835,7 +838,7 @@ def require_look_back(check: Check, back: int, head_dim: int, n_keys: int, is_na
             return _called(DIAGNOSES["not finite"])
         scores = look_back_scores(q, k, n_keys)
         weight = float(scores.softmax(-1)[back])
-        if weight >= 0.8:
+        if weight >= ENOUGH:
             return None
         shown = f"{call}: of {n_keys} keys the one {back} back gets the weight {weight:.2g}"
         where = _where_it_looks(q, k, back, scores)
@@ -860,6 +863,9 @@ def _are_two_vectors(pair: Any, head_dim: int) -> bool:
 
 def _where_it_looks(q: torch.Tensor, k: torch.Tensor, back: int, scores: torch.Tensor) -> str:
     favourite, highest = int(scores.argmax()), float(scores.max())
+    woven = (torch.stack(part.chunk(2), dim=-1).flatten() for part in (q, k))
+    if look_back_scores(*woven, len(scores)).softmax(-1)[back] >= ENOUGH:
+        return "woven head"
     if highest - float(scores.min()) < 1e-6:
         return "no favourite"
     ahead = look_back_scores(k, q, len(scores))  # swapping query and key gives the offsets 0, -1, -2, ...

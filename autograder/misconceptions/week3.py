@@ -104,6 +104,8 @@ DIAGNOSES = {
     "unscaled": "The scores are not divided by sqrt(head_dim).",
     "d_model scale": "The scores are divided by sqrt(d_model); the scale belongs to head_dim.",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
+    "channels by turns":
+        "Your head h takes the channels h, h + n_heads, and so on: split the last axis into (n_heads, head_dim), in this order.",
     "split":
         "The heads are split without a transpose, so tokens and heads are mixed: channels split first, then the "
         "axes move.",
@@ -165,6 +167,7 @@ DIAGNOSES = {
     "no favourite": "To your head all keys look alike: its score does not change with the offset.",
     "looks ahead": "Your head looks ahead: its score is highest for a key that many positions *after* the query.",
     "looks at itself": "Asked to look several tokens back, your head looks at the newest one. (The contents must say how far back to look.)",
+    "woven head": "Your vectors are right for the half-split layout; this layer pairs neighbours, channels 2i and 2i+1.",
     "one beside": "Your head looks one position beside the right one.",
     "too quiet": "Your head prefers the right token, but not by enough.",
     "looks elsewhere": "Your head looks at another token than the one that is asked for.",
@@ -985,6 +988,10 @@ edited(AttentionPlain, "attention_over_queries", 0, DIAGNOSES["over queries"], (
 edited(AttentionPlain, "attention_split_wrong", 0, DIAGNOSES["split"],
        ("x.view(x.shape[0], x.shape[1], self.n_heads, -1).transpose(1, 2)",
         "x.view(x.shape[0], self.n_heads, x.shape[1], -1)"))
+edited(AttentionPlain, "attention_channels_by_turns", 0, DIAGNOSES["channels by turns"],
+       ("x.view(x.shape[0], x.shape[1], self.n_heads, -1).transpose(1, 2)",
+        "x.view(x.shape[0], x.shape[1], -1, self.n_heads).permute(0, 3, 1, 2)"),
+       ("(weights @ v).transpose(1, 2)", "(weights @ v).permute(0, 2, 3, 1)"))
 edited(AttentionPlain, "attention_merge_wrong", 0, DIAGNOSES["merge"], ("(weights @ v).transpose(1, 2)", "(weights @ v)"))
 edited(AttentionPlain, "attention_other_names", 0, DIAGNOSES["names"], *[
     change for p in "qkvo" for change in ((f"self.{p}_proj = ", f"self.w{p} = "), (f"self.{p}_proj(", f"self.w{p}("))])
@@ -1645,7 +1652,7 @@ def frequencies_with(mistakes):
     def subject(head_dim, base=10000.0):
         out = _frequencies(head_dim, base, mistakes)
         out = out.repeat_interleave(2) if "per channel" in mistakes else out
-        return 2 * math.pi * out if "wavelength" in mistakes else out
+        return (2 * math.pi * out if "wavelength" in mistakes else out).float()
 
     return subject
 
