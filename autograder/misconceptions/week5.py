@@ -265,6 +265,8 @@ def dynamic_plain(base, scale, head_dim, seq_len, original_len):
 edited(dynamic_plain, "dynamic_4096_written_out", 0, DYNAMIC["written out"],
        ("seq_len <= original_len", "seq_len <= 4096"), ("seq_len / original_len", "seq_len / 4096"))
 edited(dynamic_plain, "dynamic_4096_in_the_comparison", 0, DYNAMIC["written out"], ("seq_len <= original_len", "seq_len <= 4096"))
+edited(dynamic_plain, "dynamic_beyond_the_new_length", 0, "Your base begins to grow at scale * original_len; it must grow from "
+       "original_len on.", ("seq_len <= original_len", "seq_len <= scale * original_len"))
 edited(dynamic_plain, "dynamic_last_position", 0, "You use the last position, seq_len - 1, instead of the length.",
        ("scale * seq_len /", "scale * (seq_len - 1) /"))
 edited(dynamic_plain, "dynamic_scale_cut", 0, "Your scale is cut off to a whole number.",
