@@ -364,6 +364,8 @@ edited(CachedPlain, "cached_keys_rotated_again", 3.25, SAYS["rotated again"],
        ("        cache = (k, v)\n", "        k = self.rope(k, 0)\n        cache = (k, v)\n"))
 edited(CachedPlain, "cached_one_too_far", 3.25, SAYS["one too far"], ("else cache[0].shape[2]", "else cache[0].shape[2] + 1"))
 edited(CachedPlain, "cached_top_left", 3.25, SAYS["top left"], (".tril(keys.shape[2] - n)", ".tril()"))
+edited(CachedPlain, "cached_hides_itself", 0, SAYS["strict"], (".tril(keys.shape[2] - n)", ".tril(keys.shape[2] - n - 1)"),
+       ("scores.softmax(dim=-1) @ values", "scores.softmax(dim=-1).nan_to_num() @ values"))
 edited(CachedPlain, "cached_later_unmasked", 4.5, SAYS["later unmasked"], (MASKED, f"if past == 0:\n            {MASKED}"))
 edited(CachedPlain, "cached_only_new", 3.25, SAYS["only new"],
        (GROUPED, f"k, v = k[:, :, -n:], v[:, :, -n:]\n        {GROUPED}"))
