@@ -863,8 +863,8 @@ def _are_two_vectors(pair: Any, head_dim: int) -> bool:
 
 def _where_it_looks(q: torch.Tensor, k: torch.Tensor, back: int, scores: torch.Tensor) -> str:
     favourite, highest = int(scores.argmax()), float(scores.max())
-    woven = (torch.stack(part.chunk(2), dim=-1).flatten() for part in (q, k))
-    if look_back_scores(*woven, len(scores)).softmax(-1)[back] >= ENOUGH:
+    woven_q, woven_k = (torch.stack(part.chunk(2), dim=-1).flatten() for part in (q, k))
+    if look_back_scores(woven_q, woven_k, len(scores)).softmax(-1)[back] >= ENOUGH:
         return "woven head"
     if highest - float(scores.min()) < 1e-6:
         return "no favourite"
