@@ -626,8 +626,9 @@ ALONE = Hint(
     form=True,
 )
 TOKEN_0 = "Prompts are continued rightly, one that holds the token 0 is not. (What is padding follows from the lengths of the prompts.)"
-WRITTEN_0 = (
-    "All is right until a 0 is written, and wrong after it. (0 is a token like all others: no end, and no padding.)"
+WRITTEN_0 = Hint(
+    "All is right until a 0 is written, and wrong after it. (0 is a token like all others: no end, and no padding.)",
+    form=True,
 )
 READ_AGAIN = (
     "Your function gives decode tokens that it has had before. (The first call gets the prompts, all together; each later one "
@@ -696,7 +697,9 @@ def generate(check: Check) -> None:
         for lengths, n_new in (((7, 3, 5), 6), ((1, 9), 4)):
             written(lengths, n_new, ALONE)
         written((6, 2), 3, TOKEN_0, holds_0=True)
-        written((6, 2), 5, WRITTEN_0, writes_0=True)
+        written(
+            (6,), 5, WRITTEN_0, writes_0=True
+        )  # one prompt: a loop that ends when all rows have written 0 ends here
     prompts = [[5, 17, 60], [88], [2, 40, 7, 31]]
     call = "generate(decode, prompts of [3, 1, 4] tokens, 6)"
     # Catches the whole text read again at each step.
