@@ -197,6 +197,7 @@ EXACT_SUM = Tolerance(rtol=0, atol=1e-12)
 OTHER_LENGTHS = Hint(
     "A first text is right, one of another length after it is not. (The rows are taken anew in each call.)", form=True
 )
+AFTER_LOW = "By itself a text in float32 is right, after one in bfloat16 it is not. (Convert the rows for the sum, and not the module.)"
 IN_FLOAT64 = "In float32 the sum is right, in float64 it is not. (x is not rounded: the rows take its dtype.)"
 LOW_SUM = Tolerance(rtol=0, atol=0.06)  # bfloat16 sums below 6, rounded once or twice: relative 2^-8
 
@@ -230,6 +231,17 @@ def added_by_turns(rows: torch.Tensor, x: torch.Tensor, short: int) -> Probe:
         module = holding(cls, rows)
         module(x[:, :short].clone())
         return {"the longer text": module(x.clone()), "the shorter one again": module(x[:, :short].clone())}
+
+    return probe
+
+
+def added_after(rows: torch.Tensor, first: torch.Tensor, x: torch.Tensor) -> Probe:
+    """The module's output for x after one for ``first``."""
+
+    def probe(cls: Any) -> torch.Tensor:
+        module = holding(cls, rows)
+        module(first.clone())
+        return module(x.clone())
 
     return probe
 
@@ -301,7 +313,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
         dtypes_of_x(check)
     # Catches positions clamped, wrapped around, cut off or given zeros past the table, one row that broadcasts, >= for >.
     with check.criterion("up to max_len it adds, past it it raises", 0.5):
-        rows, x, call = rows_and_text(check, 5, 2, 5, 3)
+        rows, x, call = rows_and_text(check, 3, 2, 3, 5)
         check.agrees(added(rows, x), call, SUM, "A text of max_len tokens still fits.")
         # Always on the CPU: an index out of range would break a CUDA device for everything that follows.
         for max_len, seq_len, d_model in ((5, 6, 3), (1, 2, 4)):
@@ -348,6 +360,7 @@ def dtypes_of_x(check: Check) -> None:
     for given, words, tolerance, hint in ((low, "bfloat16", LOW_SUM, ""), (wide, "float64", EXACT_SUM, IN_FLOAT64)):
         check.has_dtype(added(rows, given), given.dtype, f"{call} in {words}")
         check.agrees(added(rows, given), f"{call} in {words}", tolerance, hint)
+    check.agrees(added_after(rows, low, x), f"{call} after the same in bfloat16", SUM, AFTER_LOW)
 
 
 # ---- the counterexample ---------------------------------------------------------------------------------------------
