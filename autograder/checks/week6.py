@@ -637,7 +637,7 @@ def deberta_scores(check: Check) -> None:
         turned = [as_heads(check, 2, 2, 4, 4), as_heads(check, 2, 2, 4, 4), *tensors[2:]]
         check.agrees(calling(*turned), f"{words}, q and k not contiguous", CLOSE, STRIDES)
         check.agrees(calling(*[t.double() for t in tensors]), f"{words}, float64", DOUBLE, DTYPE)
-        for at, letter in ((0, "q"), (3, "pos_k")):
+        for at, letter in ((0, "q"), (2, "pos_q"), (3, "pos_k")):
             check.agrees(differentiating(*tensors, at=at), f"the gradient for {letter} of {words}", SLOPE, CUT)
         check.keeps(lambda f, *given: f(*given), words, *tensors)
 
