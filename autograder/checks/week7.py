@@ -584,7 +584,7 @@ def padded_causal(check: Check) -> None:
 
     # Some batches start with a padded row: the positions of an unpadded one are plain indices.
     whole = [((0, 0, 0, 0), 4, 4), ((1, 2, 0, 3), 4, 4), ((4, 0, 7), 8, 8)]
-    last = [((1, 2, 0, 3), 4, 4), ((2, 0), 6, 3), ((1, 6, 3), 7, 1), ((0,), 5, 4)]
+    last = [((1, 2, 0, 3), 4, 4), ((2, 0), 6, 3), ((1, 6, 3), 7, 1), ((0,), 5, 4), ((2,), 5, 4)]
     # Catches positions that count the padding.
     with check.criterion("positions of all tokens", 1, golden=True):
         compared(0, whole)
