@@ -826,8 +826,8 @@ ENOUGH = 0.8  # the weight of the right token
 
 
 def require_look_back(check: Check, back: int, head_dim: int, n_keys: int, is_named: bool = True) -> None:
-    """Require the weight ``ENOUGH`` for the token ``back`` positions before the query. If it is less, say where the head looks,
-    and unless ``is_named`` is false give that as the cause."""
+    """Require the weight ``ENOUGH`` for the token ``back`` positions before the query. If it is less, say where the
+    head looks, and unless ``is_named`` is false give that as the cause."""
     call = f"look_back_head({back}, {head_dim}, {n_keys})"
 
     def judge(pair: Any) -> Fault | None:

@@ -697,9 +697,8 @@ def generate(check: Check) -> None:
         for lengths, n_new in (((7, 3, 5), 6), ((1, 9), 4)):
             written(lengths, n_new, ALONE)
         written((6, 2), 3, TOKEN_0, holds_0=True)
-        written(
-            (6,), 5, WRITTEN_0, writes_0=True
-        )  # one prompt: a loop that ends when all rows have written 0 ends here
+        # With one prompt a loop that ends when all rows have written 0 ends too early.
+        written((6,), 5, WRITTEN_0, writes_0=True)
     prompts = [[5, 17, 60], [88], [2, 40, 7, 31]]
     call = "generate(decode, prompts of [3, 1, 4] tokens, 6)"
     # Catches the whole text read again at each step.

@@ -796,9 +796,8 @@ NULL = Hint("A field that is null is taken for one that is given. (null counts a
 
 @exercise(WEEK, "layers_that_turn")
 def layers_that_turn(check: Check) -> None:
-    exaone = {
-        key: value for key, value in EXAONE_1B.items() if key != "head_dim"
-    }  # the width must not be written into it
+    # Without head_dim, which an answer may compute but must not write into the configuration.
+    exaone = {key: value for key, value in EXAONE_1B.items() if key != "head_dim"}
 
     def agrees(name: str, config: dict[str, Any], hint: Hint | str = "") -> None:
         def probe(f: Any) -> Any:
