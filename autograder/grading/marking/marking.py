@@ -17,11 +17,11 @@ from typing import Any
 
 from autograder.errors import BrokenCheck
 from autograder.grading.marking.diagnosis import Diagnosis, first_failure
-from autograder.grading.marking.replay import Record, Trial, as_subject, asked, replay
+from autograder.grading.marking.replay import Trial, as_subject, asked, replay
 from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import in_this_process
 from autograder.script.answer import Absent, Raised
-from autograder.script.compare import difference, significant_digits
+from autograder.script.compare import significant_digits
 from autograder.script.context import marker
 from autograder.script.script import Entry, Exercise, Script
 from autograder.script.verdict import ROUNDED_TOO_FAR, Verdict
@@ -50,7 +50,7 @@ class Marking:
     _marked: dict[str, Exercise] = field(default_factory=dict)
 
     def mark(self, exercise: Exercise, student: Any) -> Verdict:
-        """Return the best verdict. The most expensive attempts come last, and only if they can earn something."""
+        """Return the best verdict. The most expensive attempts come last, and only for answers that lose points."""
         try:
             verdict = exercise.nothing(student.reason) if isinstance(student, Absent) else self._best(exercise, student)
         except Exception as error:
@@ -122,15 +122,12 @@ class Marking:
         if not lost:
             return best
         with self.replacing(best.exercise.grade_id, student, lost) as (again, used):
-            if isinstance(again, Absent):
+            if isinstance(again, Absent) or not used:
                 return best
-            mended = as_subject(student).with_answer(again)
-            if not _may_be_mended(best, mended):
-                return best
-            other = replay(best.exercise, best.script, mended)
-        if other.score < best.score or (other.score == best.score and other.stopped >= best.stopped):
+            other = replay(best.exercise, best.script, as_subject(student).with_answer(again))
+        if other.score < best.score or (other.score == best.score and not self._shows_more(other, best, student)):
             return best
-        called = [name for name in lost if name in used] or list(lost)
+        called = [name for name in lost if name in used]
         unanswered = {verdict.exercise for verdict in self.verdicts if verdict.stopped}
         blank = [name for name in called if name in unanswered] if best.stopped > other.stopped else []
         anew = [name for name in called if name in self.overwritten]
@@ -139,6 +136,15 @@ class Marking:
             reason = f"a cell below the tests defines {', '.join(anew)} anew"
         other.note = _note([self._marked[name].name for name in blank or called], bool(blank), reason)
         return other
+
+    def _shows_more(self, other: Trial, best: Trial, student: Any) -> bool:
+        """Whether ``other``, with earlier answers replaced, says more about this answer although it earns no more. Where
+        both are wrong, only it shows the answer's own mistake, unless that is what calls leave behind."""
+        if other.stopped != best.stopped:
+            return other.stopped < best.stopped
+        first = first_failure(other.records)
+        raises = first is not None and isinstance(first.answer, Raised)
+        return not raises and not self._is_right_alone(best, student)
 
     def _lost(self, exercise: Exercise) -> dict[str, Any]:
         """Return the course's functions and classes, by name, for earlier answers that lost points, crashed or are
@@ -186,27 +192,6 @@ def grading(seed: int = 0, device: str = "cpu", cache: ResultCache | None = None
         yield marking
     finally:
         marker.reset(token)
-
-
-def _may_be_mended(trial: Trial, student: Any) -> bool:
-    """Whether ``student`` could earn more than the answer of this trial. It is asked only what the trial missed."""
-    subject = as_subject(student)
-
-    def holds(record: Record) -> bool:
-        if record.means_unanswered:
-            return True
-        answer, _ = asked(record.step, subject)
-        if isinstance(answer, Raised):
-            return False
-        if isinstance(record.answer, Raised):  # the step may be one that compares no value
-            return True
-        return not difference(answer.value, record.step.due, record.step.tolerance, trial.exercise.returns)
-
-    for block in trial.missed:
-        missed = [record for record in trial.records if record.step in block.steps and not record.met]
-        if not missed or any(map(holds, missed)):  # properties leave no record to ask again
-            return True
-    return False
 
 
 def _of_entries(trial: Trial, named: list[str]) -> list[str]:
