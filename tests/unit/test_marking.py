@@ -36,7 +36,7 @@ def made_up(grade_id, factor, carried=(TRIPLES,)):
     return replace(test, mistakes=lambda: mistakes, carried=lambda: carried)
 
 
-@pytest.mark.parametrize(("factor", "score", "questions"), [(20.0, 1, {1, 2, 3}), (30.0, 0, {1})])
+@pytest.mark.parametrize(("factor", "score", "questions"), [(20.0, 1, {1, 2, 3}), (30.0, 0, {1}), (None, 0, {1})])
 def test_with_earlier_answers_replaced_the_verdict_is_on_the_answer_s_own_mistakes(factor, score, questions):
     """`rope_frequencies` plays an earlier answer that has lost points and that the answer calls."""
     asked = []
@@ -50,7 +50,7 @@ def test_with_earlier_answers_replaced_the_verdict_is_on_the_answer_s_own_mistak
         marking.replacing = replacing
         verdict = made_up("rotate_half", 20.0)(lambda n: 5.0 * n)
     assert verdict.score == score and set(asked) == questions
-    assert "in place of your 3.2 (`rope_frequencies`)" in verdict.note
+    assert ("in place of your 3.2 (`rope_frequencies`)" in verdict.note) == (factor is not None)  # None: it raises
 
 
 def test_replaced_answers_are_put_back():
