@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -23,6 +24,11 @@ if TYPE_CHECKING:  # they import nbgrader and torch, which costs seconds even in
 COURSE = Path(__file__).resolve().parents[1]
 WEEK3 = "week3_rope"
 ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+ATTENTION = """def scaled_dot_product_attention(q, k, v, mask=None):
+    scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+"""  # a student's answer to 1.2
 PATIENCE = 2000  # seconds before we give up on a command or a condition: it hangs and is not just slow
 
 
@@ -52,6 +58,15 @@ def run(
 
 def autograder(*arguments: str, cwd: Path = COURSE, code: int | None = 0, **more: str) -> subprocess.CompletedProcess:
     return run(sys.executable, "-m", "autograder", *arguments, cwd=cwd, code=code, **more)
+
+
+def copy_of_course(target: Path) -> Path:
+    """Copy the weeks' texts and notebooks, and the settings, into a folder."""
+    for name in ("source", "notebooks"):
+        shutil.copytree(COURSE / name, target / name)
+    for name in ("nbgrader_config.py", "pyproject.toml"):
+        shutil.copy(COURSE / name, target)
+    return target
 
 
 def wait_until(condition: Callable[[], bool], what: str = "the condition") -> None:

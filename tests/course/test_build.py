@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course.weeks import WEEKS, by_week
+from course.weeks import WEEKS, by_week, by_week_at_night_and_always
 from helpers import COURSE, autograder
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -51,11 +51,7 @@ def test_products_are_what_the_text_builds(copy: Path, text: Path) -> None:
     assert build(copy, copy / "source" / text.name) == [f"notebooks/{text.stem}/weights_of_last_year.npz (removed)"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [text if text == WEEKS[2] else pytest.param(text, marks=pytest.mark.nightly) for text in WEEKS],
-    ids=lambda path: path.stem,
-)
+@by_week_at_night_and_always(3)
 def test_building_from_nothing_gives_the_same_notebooks(copy: Path, text: Path) -> None:
     for folder in ("source", "notebooks"):
         shutil.rmtree(copy / folder / text.stem)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from helpers import COURSE, WEEK3, GradedClass, autograder, run, standing
+from helpers import COURSE, WEEK3, GradedClass, autograder, copy_of_course, run, standing
 
 from autograder.classroom import UNDOES, agrees, make_course_root, simulate
 
@@ -93,11 +93,8 @@ def _mark_schemes() -> list[str]:
 
 
 def test_the_demo_grades_every_week_as_due_and_touches_no_real_work(tmp_path: Path) -> None:
-    for folder in ("source", "notebooks"):
-        shutil.copytree(COURSE / folder, tmp_path / folder)
-    config, database = tmp_path / "nbgrader_config.py", tmp_path / "database"
-    shutil.copy(COURSE / "nbgrader_config.py", config)
-    with config.open("a") as file:  # as docs/postgresql.md says
+    database = tmp_path / "database"
+    with (copy_of_course(tmp_path) / "nbgrader_config.py").open("a") as file:  # as docs/postgresql.md says
         file.write(f"\nc.CourseDirectory.db_url = 'sqlite:///{database}'\n")
     (tmp_path / "submitted").mkdir()
     (tmp_path / "gradebook.db").write_text("the real one")

@@ -3,26 +3,21 @@
 from pathlib import Path
 
 import pytest
-from helpers import COURSE, autograder, hand_in, standing
+from helpers import ATTENTION, COURSE, autograder, hand_in, standing
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.classroom import make_course_root
 from autograder.grading.plugins.gradebook import open_gradebook
 
 WEEK1, EXERCISE = "week1_permutation_equivariance", "scaled_dot_product_attention"
-OWN = """def scaled_dot_product_attention(q, k, v, mask=None):
-    scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)
-    weights = scores.softmax(-1)
-    return weights @ v, weights
-"""
 
 
 @pytest.mark.isolation
 def test_a_flagged_answer_keeps_its_points_and_waits_for_a_person(tmp_path: Path) -> None:
     root = tmp_path / "course"
     make_course_root(COURSE, root, [WEEK1])
-    borrowed = OWN.replace("weights @ v", "F.scaled_dot_product_attention(q, k, v)")
-    for name, source in (("honest", OWN), ("borrowed", borrowed)):
+    borrowed = ATTENTION.replace("weights @ v", "F.scaled_dot_product_attention(q, k, v)")
+    for name, source in (("honest", ATTENTION), ("borrowed", borrowed)):
         hand_in(root, name, {EXERCISE: source}, WEEK1)
     autograder("--root", str(root), "autograde", "--week", "1")
     given = standing(root, WEEK1)

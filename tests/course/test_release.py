@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,22 +12,14 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course.weeks import WEEKS, by_week, secret_lines
-from helpers import COURSE, autograder
+from course.weeks import WEEKS, by_week, by_week_at_night_and_always, secret_lines
+from helpers import COURSE, autograder, copy_of_course
 
 from autograder.build.release import NAME, release
 from autograder.errors import CourseError
 from autograder.manifest import MANIFEST
 
 PACKAGE_OF = {"IPython": "ipython", "PIL": "pillow"}
-
-
-def copy_of_course(target: Path) -> Path:
-    for folder in ("source", "notebooks"):
-        shutil.copytree(COURSE / folder, target / folder)
-    for name in ("nbgrader_config.py", "pyproject.toml"):
-        shutil.copy(COURSE / name, target)
-    return target
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +85,7 @@ def test_notebooks_open_and_keep_what_grading_needs(released: Path, text: Path) 
     assert not any(cell.get("outputs") for cell in notebook.cells)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [text if text.stem.startswith("week7") else pytest.param(text, marks=pytest.mark.nightly) for text in WEEKS],
-    ids=lambda path: path.stem,
-)
+@by_week_at_night_and_always(7)
 def test_setup_cells_run_where_there_is_nothing_else(released: Path, text: Path) -> None:
     notebook = notebook_of(released, text.stem)
     code = "\n".join(cell.source for cell in notebook.cells if "setup" in cell.metadata.get("tags", []))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course.weeks import WEEKS, secret_lines
+from course.weeks import by_week_at_night_and_always, secret_lines
 from helpers import COURSE
 
 from autograder.slides import write_slides
@@ -14,11 +14,7 @@ from autograder.slides import write_slides
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    "text",
-    [text if text == WEEKS[2] else pytest.param(text, marks=pytest.mark.nightly) for text in WEEKS],
-    ids=lambda path: path.stem,
-)
+@by_week_at_night_and_always(3)
 def test_no_secret_line_and_nothing_from_elsewhere(tmp_path: Path, text: Path) -> None:
     page, count = write_slides(COURSE, text.stem, tmp_path)
     content = page.read_text(encoding="utf-8")

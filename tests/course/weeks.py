@@ -14,6 +14,12 @@ WEEKS = texts(COURSE)
 by_week = pytest.mark.parametrize("text", WEEKS, ids=lambda path: path.stem)
 
 
+def by_week_at_night_and_always(number: int) -> pytest.MarkDecorator:
+    at_night = [pytest.param(text, marks=pytest.mark.nightly) for text in WEEKS]
+    texts = [*at_night[: number - 1], WEEKS[number - 1], *at_night[number:]]
+    return pytest.mark.parametrize("text", texts, ids=lambda path: path.stem)
+
+
 def secret_lines(text: Path) -> set[str]:
     """Return recognisably long lines of code of solutions, mark schemes, references, checks and misconceptions."""
     source = text.read_text(encoding="utf-8")

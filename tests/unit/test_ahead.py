@@ -26,6 +26,12 @@ def live(*args: Any) -> Question:
     return Question(None, None, args, {}, is_plain=False)
 
 
+def a_plan(blocks: list, is_sure: bool = True) -> Ahead:
+    ahead = Ahead()
+    ahead.plan("f", blocks, is_sure)
+    return ahead
+
+
 def sent_with_the_next(ahead: Ahead, room: int = sending.ROOM) -> int:
     """Return how many questions travel with the next one that is asked."""
     first = ahead.next("f", plain())
@@ -34,10 +40,8 @@ def sent_with_the_next(ahead: Ahead, room: int = sending.ROOM) -> int:
 
 
 def test_a_flight_ends_before_what_is_asked_by_itself_and_goes_on_after_it() -> None:
-    ahead = Ahead()
-    ahead.plan(
-        "f", [[("a", [plain(1)]), ("b", [plain(2)]), ("c", [live(print)]), ("d", [plain(3)]), ("e", [plain(4)])]]
-    )
+    steps = [("a", [plain(1)]), ("b", [plain(2)]), ("c", [live(print)]), ("d", [plain(3)]), ("e", [plain(4)])]
+    ahead = a_plan([steps])
     ahead.go_to("a", goes_well=False)
     assert sent_with_the_next(ahead) == 1
     ahead.go_to("b", goes_well=False)
@@ -50,30 +54,26 @@ def test_a_flight_ends_before_what_is_asked_by_itself_and_goes_on_after_it() -> 
 
 def test_other_blocks_are_sent_once_one_was_answered_well() -> None:
     for goes_well in (False, True):
-        ahead = Ahead()
-        ahead.plan("f", [[("a", [plain(1)])], [("b", [plain(2)])], [("c", [plain(3)])]])
+        ahead = a_plan([[("a", [plain(1)])], [("b", [plain(2)])], [("c", [plain(3)])]])
         ahead.go_to("a", goes_well)
         assert sent_with_the_next(ahead) == 2 * goes_well
 
 
 def test_nothing_is_sent_after_what_a_gradient_may_be_asked_of() -> None:
-    ahead = Ahead()
-    ahead.plan("f", [[("a", [plain(torch.ones(2, requires_grad=True))]), ("b", [plain(2)])]])
+    ahead = a_plan([[("a", [plain(torch.ones(2, requires_grad=True))]), ("b", [plain(2)])]])
     ahead.go_to("a", goes_well=False)
     assert sent_with_the_next(ahead) == 0
 
 
 def test_what_changes_a_module_is_not_sent_ahead_of_questions_that_may_turn_out_others() -> None:
     for is_sure in (False, True):
-        ahead = Ahead()
-        ahead.plan("f", [[("a", [plain(), Question(None, "to", (torch.bfloat16,), {})])]], is_sure)
+        ahead = a_plan([[("a", [plain(), Question(None, "to", (torch.bfloat16,), {})])]], is_sure)
         ahead.go_to("a", goes_well=True)
         assert sent_with_the_next(ahead) == is_sure
 
 
 def test_another_call_than_was_expected_is_asked_by_itself() -> None:
-    ahead = Ahead()
-    ahead.plan("f", [[("a", [plain(1)]), ("b", [plain(2)])]])
+    ahead = a_plan([[("a", [plain(1)]), ("b", [plain(2)])]])
     ahead.go_to("a", goes_well=False)
     assert ahead.next("f", Question(None, "state_dict", (), {})) is None
     assert ahead.next("f", Question(None, None, (), {}, make={})) is None
@@ -84,8 +84,7 @@ def test_another_call_than_was_expected_is_asked_by_itself() -> None:
 
 
 def test_where_it_is_not_sure_what_is_asked_the_arguments_are_compared() -> None:
-    ahead = Ahead()
-    ahead.plan("f", [[("a", [plain(torch.ones(2), 1), plain(2)])]], is_sure=False)
+    ahead = a_plan([[("a", [plain(torch.ones(2), 1), plain(2)])]], is_sure=False)
     ahead.go_to("a", goes_well=True)
     for other in (plain(torch.zeros(2), 1), plain(torch.ones(2), True), plain(torch.ones(3), 1), plain(torch.ones(2))):
         assert ahead.next("f", other) is None
@@ -93,8 +92,7 @@ def test_where_it_is_not_sure_what_is_asked_the_arguments_are_compared() -> None
 
 
 def test_a_step_that_is_left_out_gives_back_what_was_sent_for_it() -> None:
-    ahead = Ahead()
-    ahead.plan("f", [[(step, [plain(step), plain(step)]) for step in (1, 2, 3)]])
+    ahead = a_plan([[(step, [plain(step), plain(step)]) for step in (1, 2, 3)]])
     ahead.go_to(1, goes_well=False)
     assert sent_with_the_next(ahead) == 5
     assert ahead.go_to(3, goes_well=False) == [2, 3, 4] and ahead._sent
@@ -102,9 +100,8 @@ def test_a_step_that_is_left_out_gives_back_what_was_sent_for_it() -> None:
 
 
 def test_what_waits_in_the_socket_is_bounded() -> None:
-    ahead = Ahead()
     large = torch.zeros(sending.ROOM // 4 // 2)  # half of the room
-    ahead.plan("f", [[(n, [plain(n, large)]) for n in range(9)]])
+    ahead = a_plan([[(n, [plain(n, large)]) for n in range(9)]])
     ahead.go_to(0, goes_well=False)
     assert sent_with_the_next(ahead) == 1
     ahead.go_to(2, goes_well=False)

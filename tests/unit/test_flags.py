@@ -1,17 +1,13 @@
 """Ready-made functions in answers that students must write themselves are shown with their line, never refused."""
 
 import pytest
+from helpers import ATTENTION
 from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from autograder.grading.submission.flags import flags, what_counts
 
 WEEK1, EXERCISE = "week1_permutation_equivariance", "scaled_dot_product_attention"
-OWN = """def scaled_dot_product_attention(q, k, v, mask=None):
-    scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)
-    weights = scores.softmax(-1)
-    return weights @ v, weights
-"""
 
 
 def answer(source: str) -> NotebookNode:
@@ -41,12 +37,12 @@ def test_ways_to_call_it(source: str) -> None:
 
 
 def test_the_answer_itself_is_not_flagged_where_it_is_no_python() -> None:
-    assert flagged(f"%precision 8\n{OWN}\nout, _ = scaled_dot_product_attention(q, k, v") == []
+    assert flagged(f"%precision 8\n{ATTENTION}\nout, _ = scaled_dot_product_attention(q, k, v") == []
 
 
 def test_what_is_not_flagged() -> None:
     assert not flagged(
-        OWN,
+        ATTENTION,
         "out, weights = scaled_dot_product_attention(q, k, v)",
         "def broken(:",
         '"F.scaled_dot_product_attention is fine"',
@@ -71,7 +67,7 @@ CALL = "F.scaled_dot_product_attention(q, k, v)"
     ],
 )
 def test_in_own_cells_only_what_an_answer_uses_is_flagged(own: str, line: int) -> None:
-    found = flagged(OWN.replace("weights @ v", "helper(weights, v)"), own=(own,))
+    found = flagged(ATTENTION.replace("weights @ v", "helper(weights, v)"), own=(own,))
     assert found == ([(EXERCISE, EXERCISE, line)] if line else [])
 
 

@@ -5,7 +5,6 @@ No package ships the schemas. So `CONTENT` has the content models of ims_qtiasiv
 """
 
 import re
-import shutil
 import zipfile
 from functools import cache
 from html import unescape
@@ -15,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 from course.weeks import WEEKS, by_week
-from helpers import COURSE
+from helpers import copy_of_course
 
 from autograder.build.release import NAME, release
 from autograder.errors import TextError
@@ -199,10 +198,7 @@ def test_questions_that_do_not_count_from_one_are_refused(numbers: list[int], tm
 @pytest.mark.slow
 def test_students_get_no_quiz_file(tmp_path: Path) -> None:
     """A release contains only the week's own files, whatever else is under release/."""
-    for folder in ("source", "notebooks"):
-        shutil.copytree(COURSE / folder, tmp_path / folder)
-    for name in ("nbgrader_config.py", "pyproject.toml"):
-        shutil.copy(COURSE / name, tmp_path)
+    copy_of_course(tmp_path)
     made = [write_quiz(tmp_path, "1", system)[0] for system in FORMATS]
     released = {path.name for path in release(tmp_path, "1")[0].rglob("*")}
     with zipfile.ZipFile(tmp_path / "release" / f"{NAME}.zip") as archive:
