@@ -104,6 +104,22 @@ def test_the_note_says_where_an_answer_stops(number, blank, later):
         )
 
 
+@pytest.mark.parametrize(
+    ("called", "name", "line", "changed"),
+    [
+        ("apply_rotary_emb", "apply_rotary_emb_half", "dim=-1).flatten(-2), ", "dim=-1).flatten(), "),
+        ("rope_frequencies", "decode_step_scores", "positions[-1:]", "positions[:1]"),
+    ],
+)
+def test_of_two_mistakes_each_has_the_cause_that_it_has_alone(called, name, line, changed):
+    sources = right_sources("week3_rope")
+    sources[name] = sources[name].replace(line, changed)
+    alone = grade_all("week3_rope", sources, called, sources[called])[name]
+    for earlier in [s.source for s in bank("week3_rope", called) if not s.is_right][::3]:
+        both = grade_all("week3_rope", sources, called, earlier)[name]
+        assert (both.score, both.named) == (alone.score, alone.named), both.render()
+
+
 def test_an_answer_that_is_blank_itself_is_blank():
     sources = right_sources("week3_rope") | {"apply_rotary_emb": STUB.format(name="apply_rotary_emb")}
     verdict = grade_all("week3_rope", sources, "rope_frequencies", STUB.format(name="rope_frequencies"))[

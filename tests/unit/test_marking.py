@@ -36,8 +36,11 @@ def made_up(grade_id, factor, carried=(TRIPLES,)):
     return replace(test, mistakes=lambda: mistakes, carried=lambda: carried)
 
 
-@pytest.mark.parametrize(("factor", "score", "questions"), [(20.0, 1, {1, 2, 3}), (30.0, 0, {1}), (None, 0, {1})])
-def test_with_earlier_answers_replaced_the_verdict_is_on_the_answer_s_own_mistakes(factor, score, questions):
+OF_ITS_OWN = [(5.0, 20.0, 1, True), (5.0, 30.0, 0, True), (5.0, None, 0, False), (None, None, 0, True)]
+
+
+@pytest.mark.parametrize(("own", "factor", "score", "shown"), OF_ITS_OWN)
+def test_with_earlier_answers_replaced_the_verdict_is_on_the_answer_s_own_mistakes(own, factor, score, shown):
     """`rope_frequencies` plays an earlier answer that has lost points and that the answer calls."""
     asked = []
 
@@ -48,9 +51,9 @@ def test_with_earlier_answers_replaced_the_verdict_is_on_the_answer_s_own_mistak
     with grading() as marking:
         made_up("rope_frequencies", 10.0)(lambda n: 0.0)
         marking.replacing = replacing
-        verdict = made_up("rotate_half", 20.0)(lambda n: 5.0 * n)
-    assert verdict.score == score and set(asked) == questions
-    assert ("in place of your 3.2 (`rope_frequencies`)" in verdict.note) == (factor is not None)  # None: it raises
+        verdict = made_up("rotate_half", 20.0)(lambda n: own * n)  # None: it raises
+    assert verdict.score == score and set(asked) == ({1, 2, 3} if score else {1})
+    assert ("in place of your 3.2 (`rope_frequencies`)" in verdict.note) == shown
 
 
 def test_replaced_answers_are_put_back():

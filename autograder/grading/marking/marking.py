@@ -126,6 +126,7 @@ class Marking:
                 return best
             other = replay(best.exercise, best.script, as_subject(student).with_answer(again))
         if other.score < best.score or (other.score == best.score and not self._shows_more(other, best, student)):
+            best.named = [cause for cause in best.named if cause in other.named]  # the others are an earlier answer's
             return best
         called = [name for name in lost if name in used]
         unanswered = {verdict.exercise for verdict in self.verdicts if verdict.stopped}
@@ -142,9 +143,9 @@ class Marking:
         both are wrong, only it shows the answer's own mistake, unless that is what calls leave behind."""
         if other.stopped != best.stopped:
             return other.stopped < best.stopped
-        first = first_failure(other.records)
-        raises = first is not None and isinstance(first.answer, Raised)
-        return not raises and not self._is_right_alone(best, student)
+        if _raises(other) and not _raises(best):
+            return False
+        return not self._is_right_alone(best, student)
 
     def _lost(self, exercise: Exercise) -> dict[str, Any]:
         """Return the course's functions and classes, by name, for earlier answers that lost points, crashed or are
@@ -192,6 +193,12 @@ def grading(seed: int = 0, device: str = "cpu", cache: ResultCache | None = None
         yield marking
     finally:
         marker.reset(token)
+
+
+def _raises(trial: Trial) -> bool:
+    """Whether the first answer that is not right is an error."""
+    first = first_failure(trial.records)
+    return first is not None and isinstance(first.answer, Raised)
 
 
 def _of_entries(trial: Trial, named: list[str]) -> list[str]:
