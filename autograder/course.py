@@ -52,10 +52,14 @@ class Cell:
         return self.role is Role.TASK or (self.role is Role.ANSWER and graded)
 
 
-def assignment_of(week: str | None, root: Path) -> str:
-    """Find the assignment of WEEK: ``3``, ``week3``, ``week3_rope``, or the name of an instructor's own assignment."""
+def require_course(root: Path) -> None:
     if not (root / "source").is_dir():
         raise CourseError(f"{root} is no course (it has no source/): go to the course's folder, or name it with --root")
+
+
+def assignment_of(week: str | None, root: Path) -> str:
+    """Find the assignment of WEEK: ``3``, ``week3``, ``week3_rope``, or the name of an instructor's own assignment."""
+    require_course(root)
     own = own_assignments(root)
     if week in own:
         return str(week)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.classroom import make_course_root
-from autograder.course import answer_names, exercises, instructor_cells, own_assignments
+from autograder.course import answer_names, exercises, instructor_cells, own_assignments, require_course
 from autograder.errors import CourseError, GradingFailed, UngradableError
 from autograder.grading.messages import Failed, Graded, Options, Outcome, Ungradable, wanted_device
 from autograder.grading.pipeline import grade_submissions
@@ -105,6 +105,7 @@ def _mark(entry: Exercise, cell: str, graded: Graded) -> Mark:
 
 def assignment_in(path: Path, root: Path) -> str:
     """Find a notebook's assignment by its file name, or else by its cells, even if they have lost ids and metadata."""
+    require_course(root)
     known = [name for name in (*MANIFEST, *own_assignments(root)) if (root / "source" / name).is_dir()]
     if path.stem in known:
         return path.stem

@@ -28,3 +28,5 @@ def test_another_notebook_is_refused(tmp_path: Path) -> None:
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1")]), path)
     with pytest.raises(CourseError, match="does not look like"):
         assignment_in(path, COURSE)
+    with pytest.raises(CourseError, match="is no course"):
+        assignment_in(path, tmp_path)
