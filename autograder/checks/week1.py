@@ -378,7 +378,7 @@ def equivariance_gap(check: Check) -> None:
             gap_agrees(check, words, f, (1, 4, 4), [0, 2, 1, 3])
         gaps_of_both_signs(check, (1, 5, 3), [4, 1, 2, 3, 0])
     # Catches the inverse permutation on one side or both, and code that expects an output of x's shape.
-    with check.criterion("the same, with permutations that are not their own inverse", 1, golden=True):
+    with check.criterion("permutations that are not their own inverse, outputs of another shape", 1, golden=True):
         gaps_in_longer_cycles(check)
     # Catches two sides compared in different orders, which shows a gap where there is none.
     with check.criterion("functions that do not see the order have the gap 0", 0.5):

@@ -653,7 +653,10 @@ class CountingModel:
         }
         for name, (value, dtype, shape) in due.items():
             if not isinstance(value, torch.Tensor) or value.dtype != dtype or tuple(value.shape) != shape:
-                raise ValueError(f"decode wants {name} of dtype {dtype} and shape {shape}, and got {kind(value)}")
+                again = "; beside a cache, each call gets the newest token alone" * (n_cached and tokens.shape[1] > 1)
+                raise ValueError(
+                    f"decode wants {name} of dtype {dtype} and shape {shape}, and got {kind(value)}{again}"
+                )
         if not bool(((tokens >= 0) & (tokens < VOCABULARY)).all()):
             raise ValueError(f"decode wants tokens from 0 to {VOCABULARY - 1}; pad with 0")
         self.columns += tokens.shape[1]

@@ -57,7 +57,7 @@ DIAGNOSES = {
     "exp": "Your softmax takes exp of large scores, which overflows: use torch.softmax, or subtract the largest score of "
            "each row first.",
     "float32 out": "Your results are always float32; they must have the dtype of q.",
-    "detached": "Your result is cut off from the autograd graph, so nothing before it can learn.",
+    "detached": "Your result, or a part of it, is cut off from the autograd graph, so something before it cannot learn.",
     "in place": "Your function overwrites an argument; it must work on new tensors.",
     # the gap
     "inverse": "You index both sides with the inverse permutation: right for a swap, another one otherwise. Index with perm.",

@@ -80,7 +80,7 @@ DIAGNOSES = {
         "Positions, frequencies or angles are rounded to the half precision of the input; they must stay in at "
         "least float32, and only cosine, sine and the result may be rounded.",
     "float32 out": "Your result is always float32; it must have the dtype of the input.",
-    "detached": "Your result is cut off from the autograd graph, so nothing before it can learn.",
+    "detached": "Your result, or a part of it, is cut off from the autograd graph, so something before it cannot learn.",
     "in place": "Your function overwrites its argument; it must return a new tensor.",
     "odd":
         "An odd size leaves one channel without a partner and must raise ValueError; yours raises something else "

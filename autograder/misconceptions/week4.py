@@ -117,7 +117,7 @@ DIAGNOSES = {
     "float32 result": "The result is float32 whatever x is; it must have the dtype of x.",
     "large number":
         "Hidden scores get -1e9, which float16 cannot hold; use -inf.",
-    "detached": "Your result is cut off from the autograd graph, so nothing before it can learn.",
+    "detached": "Your result, or a part of it, is cut off from the autograd graph, so something before it cannot learn.",
     "sizes": "A d_model that n_heads does not divide must raise ValueError; yours raises something else or nothing.",
     # reach
     "floor": "You round down: there the factor is still above tol; take the next whole distance.",

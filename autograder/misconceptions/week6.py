@@ -72,7 +72,7 @@ SAYS = {
     "contiguous": "Your `view` needs contiguous memory: use `reshape`, or call `.contiguous()` first.",
     "view of memory": "You read the memory of x as if it were contiguous; an x that is not gives other numbers.",
     "float32 shift": "Your result is float32 whatever x is; keep its dtype.",
-    "detached": "Your result is cut off from the autograd graph, so nothing before it can learn.",
+    "detached": "Your result, or a part of it, is cut off from the autograd graph, so something before it cannot learn.",
     "in place": "Your function changes its argument in place; work on a new tensor.",
     "queries for keys": "You reshape to (n_queries + 1, n_keys); with a memory, n_keys above n_queries, it is (n_keys + 1, n_queries).",
     # Transformer-XL

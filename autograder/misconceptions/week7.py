@@ -36,7 +36,7 @@ SAYS = {
     "mask one head": "All heads get the mask of the first one; a mask may have a row of heads of its own.",
     "nan rows": "A row that may attend to nothing becomes NaN; its weights and its output must be zero.",
     "undivided": "Heads that do not divide must raise ValueError; yours raises something else or nothing.",
-    "detached": "Your result is cut off from the autograd graph, so nothing before it can learn.",
+    "detached": "Your result, or a part of it, is cut off from the autograd graph, so something before it cannot learn.",
     "in place": "You change an argument in place; work on a new tensor.",
     "out only": "You return the output alone; the exercise asks for the pair (out, weights).",
     # cache

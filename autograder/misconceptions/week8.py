@@ -60,7 +60,7 @@ SAYS = {
     "even head": "Only rotary_dim must be even; head_dim may be odd.",
     "float32": "Your result is float32 whatever x is; keep its dtype.",
     "gradient cut": "The gradient is cut off on its way to the scores or to the sinks, so what it does not reach never learns.",
-    "detached": "Your result is cut off from the autograd graph, so nothing before it can learn.",
+    "detached": "Your result, or a part of it, is cut off from the autograd graph, so something before it cannot learn.",
     "in place": "Your function changes its argument in place; work on a new tensor.",
     # positions of M-RoPE
     "time forgotten": "After a grid your count goes on at the largest row or column; the largest number may be on the "

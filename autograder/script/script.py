@@ -23,7 +23,7 @@ from autograder.script.verdict import UNANSWERED, Criterion, Verdict
 
 NOTHING = Given(None)
 # What to change if an answer does not follow the device of its arguments.
-ON_THE_CPU = "A tensor in your answer is on the CPU, its arguments are not. Make it with device=x.device in each call, and move nothing with .cpu()."
+ON_THE_CPU = "A tensor in your answer is on the CPU, its arguments are not. Make it with device=x.device, register what a module keeps, and move nothing with .cpu()."
 GOES_TO_NUMPY = "A tensor goes to NumPy, which works on the CPU only. Use PyTorch's functions instead."
 WHOLE_NUMBERS = "Matrices of whole numbers are multiplied, and a GPU cannot do that. Make them floating first."
 NOT_FOLLOWED = {  # by a part of the error's message
