@@ -38,7 +38,7 @@ c.GenerateSolution.preprocessors = [
     "nbgrader.preprocessors.LockCells",
     "autograder.build.preprocessors.KeepSolution",
     "autograder.build.preprocessors.ExecuteSolution",
-    "autograder.build.preprocessors.DescribeFigures",
+    "autograder.build.preprocessors.StorePicturesOnce",
     "autograder.build.preprocessors.FullAnswers",
     "autograder.build.preprocessors.ReleaseMetadata",
 ]

@@ -249,8 +249,8 @@ TURN = 0.5  # radians per position
 def moving_absorbed(m=5, n=2, max_position=16):
     """The matrix between a query and a latent, without and with a rotation."""
     title = "The matrix between a query and a latent"
-    alt = ("Two panels. In each, a query, a matrix of two rows and three columns and a latent; in the right one a "
-           "rotation stands before the matrix, drawn as a dial.")
+    alt = ("Two panels, each with a matrix of two rows and three columns: as it is, and after a rotation. Where the "
+           "picture moves, a query stands before it, a latent behind it, and a dial shows the rotation.")
     angle = (n - m) * TURN
     rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     fig, axes = lab.figure(title, ncols=2, height=2.6)

@@ -338,7 +338,7 @@ lab.table(["", "result"], [
 # - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In all five runs, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not: their gradients use the repaired weights and do not pass through the softmax. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
 # - (c) The largest float16 is 65,504. A dot product can exceed it although the *scaled* score would fit, so the order of the operations decides. (Rounding makes it 11,248 instead of 11,250. For bfloat16, with the range of float32 but fewer digits, see week 3.)
 # - (d) overflows. `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
-# - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype. That fits into float16, but in a row that is hidden as a whole the hidden keys still get all the weight, as in (e).
+# - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype. That fits into float16, but in a row that is hidden as a whole the hidden keys still get all the weight, as in (e), or NaN where the sum overflows.
 # </details>
 #
 # **1.1, second step.** Go back to your function and make it safe for rows that may attend to nothing, and for float16. Run its check again.
@@ -929,7 +929,7 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 # - **A marker at the start.** Let token 0 be a special token that occurs nowhere else, as in many language models. If all scores are equal, position $i$ gives each of its $i+1$ visible tokens the weight $\frac1{i+1}$. So the marker's share in the output tells how many tokens there are so far.
 # - **No marker.** The output at $i$ is a mean over $i+1$ tokens. A mean over more tokens varies less.
 #
-# Take random tokens and one head with random matrices. Multiply its scores by 0.3, so that the attention weights are nearly equal. On one half of the texts, fit two *linear* read-outs of its outputs: one for $i$, one for $\frac1{i+1}$. Try them on the other half.
+# Take random tokens and one head with random matrices. Multiply its scores by 0.3, so that the attention weights differ less. On one half of the texts, fit two *linear* read-outs of its outputs: one for $i$, one for $\frac1{i+1}$. Try them on the other half.
 
 # %% [markdown] tags=["prediction"]
 # **Predict.** For texts with a marker: how much of the variance of $\frac1{i+1}$ can a linear map explain from the output of *one untrained* causal layer? How much of the variance of $i$? And how much without the mask?

@@ -328,7 +328,7 @@ week2.wavelengths_by_hand(wavelengths_by_hand)
 ### END HIDDEN TESTS
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** A model of width 64 trains on texts of 512 tokens. When the text grows to 1,024 tokens, which hands point where they have *never* pointed before: the fast ones or the slow ones? Does the complete vector $\mathrm{PE}(p)$ ever come back to an earlier one?
+# **Predict.** A model of width 64 trains on texts of 512 tokens. When the text grows to 1,024 tokens, which hands enter a part of their circle that is new to them: the fast ones or the slow ones? Does the complete vector $\mathrm{PE}(p)$ ever come back to an earlier one?
 #
 # *Your prediction:*
 
@@ -355,7 +355,7 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 #
 # <details><summary>After you have run it</summary>
 #
-# The fast half of the hands has been all the way round. The *slow* ones reach new angles. The new angles are the usual explanation of why a model fails on longer texts. Keep this explanation in mind: section 6 tests it.
+# The fast half of the hands has been all the way round. The *slow* ones enter new parts of theirs. These new angles are the usual explanation of why a model fails on longer texts. Keep this explanation in mind: section 6 tests it.
 #
 # The complete vector, by contrast, never comes back. The hand of pair 0 turns by one radian per position. Since $2\pi$ is irrational, it never points the same way at two whole positions. So no two positions share a vector, at any length.
 # </details>
@@ -913,7 +913,7 @@ lab.table(["learned table, five runs", "of rows 0 to 31", "of rows 32 to 127"],
           [["rows that training has moved", *(f"{int(part.sum())} of {part.numel()}" for part in (moved[:, :32], moved[:, 32:]))]])
 
 # %% [markdown]
-# **Figure 2.8. Beyond the training length.** Accuracy at each position. Lines: the mean of five runs; bands: from the worst to the best. Grey: the training length.
+# **Figure 2.8. Beyond the training length.** Accuracy at each position. Trained: the mean of five runs; bands: from the worst to the best. Grey: the training length.
 #
 # <details><summary>After you have run it</summary>
 #
@@ -1013,7 +1013,7 @@ plt.show()
 #
 # - **More keys alone do no harm to a query at position 31.** All keys, up to 128, are as good as 32: the accuracy is 1.00. The position matters: put the query at 4, and all keys but four share position 0, right beside the key that it needs. Then the accuracy is 0.36, from 0.30 to 0.42.
 # - **New positions do harm, and the more keys a query sees there, the more.** Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With only the latest 4 keys the accuracy is 0.99, with the latest 32 it is 0.69, with all it is 0.49.
-# - **Slowness as such is not the cause.** With the six fast pairs alone no hand meets a new angle, and the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64), the next slower six (wavelengths 35 to 149) bring it down to 0.70 and 0.52, and twelve pairs of wavelengths up to 32 have only 0.60 and 0.44 (means of five seeds).
+# - **Slowness as such is not the cause.** The hands of the six fast pairs have been all the way round in training. With these pairs alone the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64). Pairs 6 to 11 (wavelengths 35 to 149) bring it down to 0.70 and 0.52. Twelve pairs of wavelengths up to 32 have only 0.60 and 0.44 (means of five seeds).
 #
 # Are familiar *distances* enough? Leave the query where it is, and move every key farther back than 31 to the position 31 back. Now every distance is familiar, but the positions are new. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
 #
@@ -1156,7 +1156,7 @@ lab.table(["", "largest spread along a diagonal"],
 #
 # <details><summary>After you have run it</summary>
 #
-# Left: each diagonal has one colour, since only the offset counts. Middle: if your rows start at random, they are almost at right angles, and neighbours are no closer than strangers. Right: only the lower right square is as before. Training has moved the 32 rows it used, and shows most in the upper left square. Nothing forces its similarities to be the same along diagonals.
+# Left: each diagonal has one colour, since only the offset counts. Middle: random rows around 0 are almost at right angles, and neighbours are no closer than strangers. Right: only the lower right square is just as before. Training has moved the 32 rows it used. If yours began large, this hardly shows. Nothing forces its similarities to be the same along diagonals.
 # </details>
 
 # %% [markdown]

@@ -293,7 +293,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# In a longer text the slow pairs reach angles that no training text has shown. A larger base leaves more pairs without a full turn, but these pairs also turn less. With base $10^6$, even at position 16,384, pairs 21 to 31 have turned no farther than they had at position 800 with base $10^4$. But pairs 1 to 20 change pace, too, so such a model is usually fine-tuned. Code Llama was, with base $10^6$, to read long files (Rozière et al., 2023).
+# In a longer text the slow pairs reach angles that no training text has shown. A larger base leaves more pairs without a full turn, but these pairs also turn less. With base $10^6$, even at position 16,384, pairs 21 to 31 have turned no farther than they had at position 800 with base $10^4$. But every pair except pair 0 changes pace, so such a model is usually fine-tuned. Code Llama was, with base $10^6$, to read long files (Rozière et al., 2023).
 # </details>
 
 # %% [markdown]
@@ -527,7 +527,7 @@ plt.show()
 # Content sets the height $A_i$ and the phase $\varphi_i$ of each cosine; it cannot touch the frequency. To look three tokens back, choose contents for which all cosines peak at $\delta=3$.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** With $d=16$, all pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 peaks again after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the four slowest pairs add to the scores within 48 positions? Let every pair of $q$ and $k$ have length 1, divide the scores by $\sqrt d$, and multiply the query by a *strength*: what share of the weight does offset 3 get among 49 keys, at strength 1 and at strength 20?
+# **Predict.** With $d=16$, all pairs peak at offset 3. Which pairs make the sum fall quickly beside the peak? Pair 0 peaks again after one turn, at 9, and after three, at 22: which pairs hold the sum down there? What do the four slowest pairs add to the scores within 48 positions? Let every pair of $q$ and $k$ have length 1, divide the scores by $\sqrt d$, and multiply the query by a *strength*: what share of the weight does offset 3 get among offsets 0 to 48, at strength 1 and at strength 20?
 #
 # *Your prediction:*
 
@@ -804,7 +804,7 @@ plt.show()
 #
 # **3 points · difficulty 3/5 · 35 minutes · text, graded by a person**
 #
-# *Why it matters:* a plot shows some positions, a proof covers all.
+# *Why it matters:* a plot shows some positions; a proof covers all.
 #
 # Let $q, k\in\mathbb R^d$ be a query and a key before rotation, $R_m$ the block-diagonal matrix of equation (5), and $s(m,n)=\langle R_m q, R_n k\rangle$.
 #
@@ -1204,12 +1204,12 @@ lab.table(["no offset beyond", *sizes],
 #
 # | | 32 keys | all keys |
 # |---|---|---|
-# | offsets clipped at 31 | 1.00 | 0.99 (0.96 to 1.00) |
-# | true offsets | 0.51 (0.35 to 0.70) | 0.22 (0.15 to 0.30) |
+# | offsets clipped at 31 | 1.00 | 0.99 (0.95 to 1.00) |
+# | true offsets | 0.50 (0.32 to 0.70) | 0.22 (0.14 to 0.30) |
 #
-# **New offsets** do the damage, and more keys make it worse: they cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40: not every new offset harms. One of 48 gives 0.60 (0.45 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
+# **New offsets** do the damage, and more keys make it worse: they cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40: not every new offset harms. One of 48 gives 0.59 (0.41 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
 #
-# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23, 31 and 39 the mean is at least 0.99. At 4 the mean is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. At 47 it is 0.18. The next experiment shows why. (`experiments/results_distances.md`.)
+# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23 and 31 the mean is at least 0.99. At 4 it is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. And beyond training a clip must miss certain offsets: at 39 the mean is 1.00, but at 35 it is 0.78 (0.50 to 1.00), at 41 0.14 and at 47 0.18. The next experiment shows why. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1256,7 +1256,7 @@ plt.show()
 #
 # Beyond training the high peaks are at the dots: on the clock of pair 0 these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down.
 #
-# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of 3 plus whole turns, and in nine of the twelve heads the peak at 122 is higher than offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
+# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of 3 plus whole turns (with other seeds, not quite all), and in nine of the twelve heads the peak at 122 is higher than offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
 # </details>
 
 # %% [markdown]
@@ -1407,7 +1407,7 @@ lab.table(["largest error over all pairs", "at position 4095", "positions 0 to 4
 #
 # With rounded frequencies the error grows in proportion to the position until it cannot grow any more. Only pair 0 stays exact, since its frequency is 1. If you round the positions too, the error jumps at 257. If you round only the finished cosines, you pay a constant 0.002. So: **angles in float32 or better; cast cosine and sine last.**
 #
-# The bug is on record for GPT-NeoX ([issue 1003](https://github.com/EleutherAI/gpt-neox/issues/1003)) and `transformers` ([issue 25681](https://github.com/huggingface/transformers/issues/25681), [30709](https://github.com/huggingface/transformers/issues/30709)). Today the error depends on how you load. In [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py), `LlamaModel.from_pretrained(path, dtype=torch.bfloat16)` leaves the buffer in float32, and only cosines and sines are rounded; `.to(torch.bfloat16)` rounds the buffer. NVIDIA's NeMo Automodel cast its models with `.to` until 2026 ([pull request 2549](https://github.com/NVIDIA-NeMo/Automodel/pull/2549)). Wang et al. (2024) study the effect in training.
+# The bug is on record for GPT-NeoX ([issue 1003](https://github.com/EleutherAI/gpt-neox/issues/1003)) and `transformers` ([issue 25681](https://github.com/huggingface/transformers/issues/25681), [30709](https://github.com/huggingface/transformers/issues/30709)). Today the error depends on how you load. In [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama/modeling_llama.py), `LlamaModel.from_pretrained(path, dtype=torch.bfloat16)` leaves the buffer in float32, and only cosines and sines are rounded; `.to(torch.bfloat16)` rounds the buffer. NVIDIA's NeMo Automodel rounded its frequencies in this way until June 2026 ([pull request 2549](https://github.com/NVIDIA-NeMo/Automodel/pull/2549)). Wang et al. (2024) study the effect in training.
 # </details>
 
 # %% [markdown]
@@ -1804,7 +1804,7 @@ week3.look_back_head(look_back_head)
 #
 # <details><summary>6. Where do you rotate in grouped-query attention?</summary>
 #
-# After the split into heads and before the key heads are repeated (with `repeat_interleave`).
+# After the split into heads. With grouped keys it is cheaper to rotate before they are repeated (with `repeat_interleave`); the result is the same.
 # </details>
 
 # %% [markdown]

@@ -277,7 +277,7 @@ lab.moving_slopes(alibi_slopes, n_heads=8, distance=16)
 # It is tempting to use equation (3) for every number of heads. Compare it with the official rule for 20 heads. Then count how often the two agree for 1 to 64 heads.
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) For how many of the 64 does equation (3) give other slopes than your function? (b) You sort the official slopes of 20 heads. Does that matter if you train a new model from scratch? And if you load a published one? Say why.
+# **Predict.** (a) For how many of the 64 does equation (3) give other slopes than your function? (b) You sort the official slopes of 20 heads and train a new model from scratch. Does the order matter? Say why.
 #
 # *Your prediction:*
 
@@ -737,7 +737,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# When the bias is counted from the first key, the exponential becomes a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, which all get the same weight. A key on the step below gets $e^{-8}$ of that weight.
+# When the bias is counted from the first key, the exponential becomes a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, all of one weight. A key on the step below gets $e^{-8}$ of that weight.
 #
 # The other two forms hold the same numbers for this query, and near it they are small and exact. The nearest keys of an earlier query lie far from the last key, so a count from there makes stairs, too: only **counting from the query** is safe.
 # </details>
@@ -768,7 +768,7 @@ lab.table(["of 112 heads", "how many"], counts)
 # %% [markdown]
 # 104 of 112 heads cannot tell the newest token from the one before it by position. Some weight is off by more than 0.1 in 35 heads, and by more than 0.01 in 67. In the other 45 heads neighbours nearly tie anyway.
 #
-# The second rounding adds to the first, and it can erase a clear lead. (With this lead, rounding the bias alone puts a weight off by more than 0.1 in 21 heads; with the sum rounded as well it is 32.) In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead becomes a tie in 14 of the 112 heads, and in head 6 the newer key even leads by 8. With content scores of 6 and 0 there are 2 ties. (`experiments/results_weeks34.md`)
+# The second rounding adds to the first, and it can erase a clear lead. (With this lead, a rounded bias alone makes a weight wrong by more than 0.1 in 21 heads, a rounded sum too in 32.) In head 0 both biases are stored as 1,880, where bfloat16 counts in steps of 8. Add 3 or −3, and the sum is rounded back to 1,880: a lead of 6, less the slope 0.92, should give 160 times the weight, and gives a tie. The lead becomes a tie in 14 of the 112 heads, and in head 6 the newer key even leads by 8. With content scores of 6 and 0 there are 2 ties. (`experiments/results_weeks34.md`)
 #
 # BLOOM's training code casts the bias as well (bigscience-workshop/Megatron-DeepSpeed, pull request 101), so we conjecture that the model has learned to live with the ties. For your own models: **build the bias in float32, and count from the query.**
 
@@ -1109,7 +1109,7 @@ plt.show()
 # | three back, RoPE | 1.00 | 0.12–0.13 |
 # | three back, RoPE clipped | 1.00 | 1.00 |
 #
-# (a) ALiBi and RoPE learn the task; without positions the layer can count marked letters and read its own token, no more. (b) Beyond the training length ALiBi goes on almost unchanged (from 0.98 to 0.96), and RoPE falls to the level of no position at all. New offsets are to blame: with its offsets clipped, RoPE does about as well as ALiBi.
+# (a) ALiBi and RoPE learn the task; without positions the layer can count marked letters and read its own token, no more. (b) Beyond the training length ALiBi goes on almost unchanged (from 0.98 to 0.96), and RoPE falls to about the level of no position at all. New offsets are to blame: with its offsets clipped, RoPE does about as well as ALiBi.
 #
 # (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task; clipped RoPE solves both without one.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
 # </details>
@@ -1185,7 +1185,7 @@ week4.effective_window(effective_window)
 ### END HIDDEN TESTS
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** (a) Which head of eight sees farthest, and about how many tokens does it see? (b) What do 64 heads give you that 8 do not? (c) A text has 8,192 tokens. What becomes of a word at its beginning?
+# **Predict.** (a) The last head of eight sees farthest: about how many tokens? (b) What do 64 heads give you that 8 do not? (c) A text has 8,192 tokens. What becomes of a word at its beginning?
 #
 # *Your prediction:*
 

@@ -1103,7 +1103,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. expect the opposite for LLaMA: left unchanged, the model may produce "catastrophically high" scores beyond $L$; interpolated, it stays stable (abstract). Why LLaMA differs we do not know. One clue: at 2x our unchanged models lose just 0.4 nats, Llama 2 13B loses 7.4 (README and `eval_loss.py` of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. expect the opposite for LLaMA: left unchanged, the model may produce "catastrophically high" scores beyond $L$; interpolated, it stays stable (abstract). Why LLaMA differs we do not know. One clue: at 2x our unchanged models lose just 0.4 nats per character, Llama 2 13B loses 7.4 per token (README and `eval_loss.py` of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
 #
 # Dynamic NTK is lowest at 8x not because it is dynamic, but because $c=8$ makes its stretch 57 there. With $c=1$ the stretch is 8, and its loss is that of NTK: 3.18.
 #
@@ -1113,7 +1113,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # But is $s=n/64$ fair to every method?
 
 # %% [markdown] tags=["prediction"]
-# **Predict.** Give each method the $s$ that suits it best. Which $s$ will NTK want at 8x, and which YaRN? Does their order change?
+# **Predict.** Give each method the $s$ that suits it best. Which $s$ will YaRN want at 8x, and is it then still ahead of NTK?
 #
 # *Your prediction:*
 
@@ -1254,7 +1254,7 @@ def rotary_scores(q, k, distances, base=10000.0):
 
     q:         (batch, heads, n_queries, head_dim), not rotated; pairs are neighbouring channels, as in exercise 3.3
     k:         (batch, heads, n_keys, head_dim), not rotated
-    distances: int64 (n_queries, n_keys), such as your clipped_distances gives
+    distances: int64 (n_queries, n_keys), such as your clipped_distances gives; below 0 the key comes after the query
     returns:   (batch, heads, n_queries, n_keys), the dtype of q: plain products, not divided by sqrt(head_dim); any
                number will do where the key comes after the query
 
@@ -1401,7 +1401,9 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # |---|---|---|---|---|---|---|---|
 # | loss | 1.40 | 1.38 | 1.37 | 1.38 | 1.41 | 2.52 | 3.08 |
 #
-# Compare the two rows, then the two columns. A new distance need not do harm: count all distances beyond 63 as 87 or as 231, which training never showed, and the loss is only 1.43 or 1.42. Count them as 127, also new, and it is 2.66. Nor is every distance that training showed safe: count them as 63, which one query in 64 met, and the loss is 1.67. (63 is ten turns of pair 0 and one of pair 2. That is not the whole cause: 251 is forty and four, and in the shipped model it has 1.47, where 63 has 1.73.) Keep the window of 8 in mind for part 3 of 5.8.
+# Compare the two rows, then the two columns. A new distance need not do harm: count all distances beyond 63 as 87 or as 231, which training never showed, and the loss is only 1.43 or 1.42. Count them as 127, also new, and it is 2.66. Nor is every distance that training showed safe: count them as 63, which one query in 64 met, and the loss is 1.67.
+#
+# Distance 63 is one turn of pair 2, but pair 1 has its share. In the shipped model 63 has 1.73; with pair 1 alone counted as 31 it is 1.43, with pair 2 alone 1.46, with pair 0 alone 1.66. Keep the window of 8 in mind for part 3 of 5.8.
 # </details>
 
 # %% [markdown]
@@ -1461,7 +1463,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Our conjecture: the model hardly uses pairs 4 to 7, so their new angles do no harm. Figure 5.11 cannot acquit pairs 0 to 2: slowing them also spoils near distances, and that hides any gain at far ones. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
+# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Pairs 4 to 7 hardly serve as positions: held still, they cost the shipped model 0.002 nats at 64 characters. So it is plausible that their new angles do little harm. Figure 5.11 cannot acquit pairs 0 to 2: slowing them also spoils near distances, and that hides any gain at far ones. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
 #
 # How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. Repair either, and most of the harm is gone. In the shipped model the loss at 8x is 3.12 with all far distances counted as 127. With pair 3 alone counted as 31 it is 1.63, with pair 2 alone 2.17. Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47.
 #
@@ -1577,7 +1579,7 @@ change = float(((logits + math.log(1000)).softmax(0) - logits.softmax(0)).abs().
 print(f"adding log n changes no weight by more than 0.000001: {change < 1e-6}")
 
 # %% [markdown]
-# **Figure 5.13. Dilution.** Lines: equation (9); marks: drawn at random. One line hides another: which?
+# **Figure 5.13. Dilution.** Lines: equation (9); marks: drawn at random. Two lines coincide: which?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1803,7 +1805,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # | hybrid | 1.425 (1.396 to 1.453) | 1.487 (1.453 to 1.503) | 0.062 (0.050 to 0.070) | 1.00 |
 # | a window in both layers | 1.369 (1.338 to 1.416) | 1.369 (1.338 to 1.416) | 0.000 | 0.06 |
 #
-# The control cannot rise: two windows of 32 reach 62 characters back, whatever the length. The hybrid rises in every run. So its layer without positions costs a little at new lengths, and finds what the window cannot see.
+# From 2x on the control cannot rise: two windows of 32 reach 62 characters back, whatever the length. The hybrid rises in every run. So its layer without positions costs a little at new lengths, and finds what the window cannot see.
 # </details>
 
 # %% [markdown]

@@ -1131,7 +1131,7 @@ plt.show()
 # | Where the key meets positions (position to content), push is learned | yes, by every seed, and it holds at 64 |
 # | Each of DeBERTa's terms alone fails at the other task; both together learn both | with 2 heads and 300 steps, yes: content to position 0.68 [0.66..0.69] on push, position to content 0.56 [0.45..0.62] on pull. With 4 heads and 1,500 steps the expectation **failed**: 0.89 [0.86..0.90] on push and 1.00 [1.00..1.00] on pull. Here heads do more than steps, although four heads of 8 are no wider than two of 16: 4 heads and 300 steps reach 0.88 [0.84..0.90] and 0.91 [0.78..0.96], 2 heads and 1,500 steps 0.68 [0.67..0.69] and 0.67 [0.58..0.71] |
 # | T5, whose bias meets neither query nor key, learns neither task | with 2 heads and 300 steps it learns a part, on pull in two seeds of five: 0.50 [0.42..0.61] on pull, where the bag gives 0.43 at 16 tokens, and 0.63 [0.49..0.67] on push |
-# | "T5 fails even with more heads or more steps" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87. On pull it takes both: 4 heads and 300 steps reach 0.53 [0.42..0.61], 2 heads and 1,500 steps 0.50 [0.42..0.62] |
+# | "T5 fails even with more heads or more steps" | **failed**: 8 heads reach 0.86 [0.81..0.92] on pull and 0.77 [0.72..0.81] on push; 4 heads and 1,500 steps reach 0.96 [0.79..1.00] and 0.89 [0.80..0.95], at 64 tokens 0.95 and 0.87. On pull four heads need the steps, too: 4 heads and 300 steps reach 0.53 [0.42..0.61], 2 heads and 1,500 steps 0.50 [0.42..0.62] |
 # | "RoPE is relative, so offsets of at most 4 hold at any length" | **failed**: perfect at 16 tokens; at 64 only 0.64 [0.54..0.78] on pull and 0.67 [0.61..0.78] on push |
 #
 # **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four.
@@ -1149,7 +1149,11 @@ plt.show()
 # | push, distances clipped at 15 | 1.00 [1.00..1.00] | 1.00 [1.00..1.00] |
 # | push, new distances | 0.83 [0.79..0.90] | 0.67 [0.61..0.78] |
 #
-# Compare a task's rows, then the columns. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. A clip at 19 begins to fail (push: 0.96, from 0.82 to 1.00), and a window fails between 20 and 24 keys. Near distance 20 pair 0 looks as it does at distance 1: three full turns lie between. The price: a window cannot see far keys, and a clip cannot tell them apart. These tasks do not need far keys.
+# For each task compare the rows, then the columns. A clip anywhere from 5 to 15 repairs both tasks, and so does a window of 5 to 16 keys. A clip at 19 begins to fail (push: 0.96, from 0.82 to 1.00), and a window fails between 20 and 24 keys.
+#
+# Near distance 20 pair 1 comes round for the first time (a turn takes 19.9), and it does the damage. In a window of 24 keys pull has 0.76 and push 0.79. With pair 1 alone clipped at 15 both have 1.00, with pair 0 alone 0.88 and 0.80.
+#
+# The price of a clip or a window: a window cannot see far keys, and a clip cannot tell them apart. These tasks do not need far keys.
 #
 # More: `experiments/results_distances.md` and `results_week6.md`.
 # </details>
@@ -1172,7 +1176,7 @@ lab.table(["pull at 16 tokens", *(f"offset {o}" for o in offsets)],
 # Open the fold below Figure 6.7 first: you need its numbers.
 #
 # 1. Use equation (5) to explain: *one head* that has only content to content and content to position can solve pull but not push. Replace content to position by position to content, and it can solve push but not pull. What must the vectors hold?
-# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? On push each head can check one pair ("Added scores become products", in the fold below Figure 6.7). Pull is harder. How can several heads still solve pull?
+# 2. Show that with (4), for one head, the ratio of the weights of two keys with equal content does not depend on the query's content. Why is that fatal for pull with one head? On push each head can check one pair ("Added scores become products", in the fold below Figure 6.7). Pull needs another way. How can several heads solve it?
 # 3. RoPE solves both tasks at 16 tokens. Which of its properties makes that possible? At 64 it fails. What do the four arms settle about "too many keys" and "new distances"? And what about the sentence "the score sees only the offset, never the positions, so it generalises to longer texts"? Give the numbers with their spread.
 #
 # ### BEGIN MARK SCHEME
@@ -1307,6 +1311,6 @@ lab.table(["mean [lowest..highest]", *map(str, tested)], [[name, *spread(rows)] 
 # - P. Shaw, J. Uszkoreit, A. Vaswani: *Self-Attention with Relative Position Representations*, NAACL 2018, arXiv:1803.02155. Section 3.1 (equations), 3.2 (clipping), 3.3 (computing it without the large tensor), 4.1 (tables per layer and head).
 # - Z. Dai et al.: *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, ACL 2019, arXiv:1901.02860. Section 3.3, appendix B (the shift). Code: kimiyoung/transformer-xl, `_rel_shift`.
 # - C. Raffel et al.: *Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer*, JMLR 2020, arXiv:1910.10683. Section 2.1. Code: [`modeling_t5.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/t5/modeling_t5.py) of transformers 5.23.0, `_relative_position_bucket`.
-# - P. He, X. Liu, J. Gao, W. Chen: *DeBERTa: Decoding-enhanced BERT with Disentangled Attention*, ICLR 2021, arXiv:2006.03654. Section 3.1, 3.2 (enhanced mask decoder). Code: [`modeling_deberta.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deberta/modeling_deberta.py) of transformers 5.23.0, `disentangled_att_bias`; microsoft/DeBERTa, issue 162.
+# - P. He, X. Liu, J. Gao, W. Chen: *DeBERTa: Decoding-enhanced BERT with Disentangled Attention*, ICLR 2021, arXiv:2006.03654. Section 3.1, 3.2 (enhanced mask decoder). Code: [`modeling_deberta.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deberta/modeling_deberta.py) of transformers 5.23.0, `disentangled_att_bias`; microsoft/DeBERTa, issue 162 (which takes the two codes to differ; they agree).
 # - X. Liu, H.-F. Yu, I. Dhillon, C.-J. Hsieh: *Learning to Encode Position for Transformer with Continuous Dynamical Model* (FLOATER), ICML 2020, arXiv:2003.09229.
 # - Z. Yang et al.: *XLNet*, NeurIPS 2019, arXiv:1906.08237 (the shift for both sides; [`modeling_xlnet.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/xlnet/modeling_xlnet.py), `rel_shift_bnij`).

@@ -3,7 +3,7 @@
 #
 # **In short.** Models that people use change the encodings of this course, and week 7's cache, to save memory and to read video. Build these changes, read them in configurations, and measure one.
 #
-# You have learned RoPE from its formula. Now open the configuration of a model that you use. You may find `partial_rotary_factor: 0.25`, `no_rope_layers: [1, 1, 1, 0, …]`, `mrope_section: [16, 24, 24]`, `sliding_window: 128` or `qk_rope_head_dim: 64`. Each of these lines decides which layers, channels or keys see a position, or which position they see. Read one of them wrongly, and the model gets worse, in most cases without an error.
+# You have learned RoPE from its formula. Now open the configuration of a model that you use. You may find `partial_rotary_factor: 0.25`, `no_rope_layers: [1, 1, 1, 0, …]`, `mrope_section: [16, 24, 24]`, `sliding_window: 128` or `qk_rope_head_dim: 64`. Each of these lines decides which layers or channels see a position, which position that is, or which keys are seen. Read one of them wrongly, and the model gets worse, in most cases without an error.
 #
 # This week is **optional**. Only scenarios C and D of exercise 7.10 lean on it.
 #
@@ -57,7 +57,7 @@ np.random.seed(0)
 #
 # GPT-NeoX rotates the first quarter of every head's channels and leaves the rest alone (Black et al., 2022, section 2.1.1). GPT-J had done so before, with 64 of 256. [Phi](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/phi/configuration_phi.py) and [GLM-4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/glm4/configuration_glm4.py) turn half of the channels, [StableLM](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/stablelm/configuration_stablelm.py) and [Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/configuration_qwen3_next.py) a quarter (defaults of `transformers` 5.23). The other channels compare content only: their part of the score is the same at every distance. This is **partial rotary embedding**.
 #
-# Why give up most of the rotation? There are three reasons. Turning fewer channels is cheaper (GPT-NeoX's own argument). Giving up most of it seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Week 5's hybrid has a whole layer that does not turn, and found every needle at 16 times its length.
+# Why give up most of the rotation? Turning fewer channels is cheaper (GPT-NeoX's own argument). It seems to cost nothing: Khan et al. (2026) trained models with several fractions, and those that turned about a tenth of the channels converged like those that turned all. And a channel that does not turn meets no unknown angle at any length. Week 5's hybrid has a whole layer that does not turn, and found every needle at 16 times its length.
 #
 # The rotated part is a small RoPE of its own. With $r$ rotated channels (`rotary_dim`), pair $i$ has the frequency
 #
@@ -775,7 +775,7 @@ lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut. With the carried query as `in_latent`, `in_latent @ latent[:, None].mT` gives the same scores, but `matmul` first copies the latents once for every head. For two texts of 1,024 tokens that is 16.8 million numbers, four times the keys that you wanted to avoid.
+# With equation (6) the largest tensor holds one number per query, head and key (the scores) or per query, head and latent channel. Beware of a shortcut. With the carried query as `in_latent`, `in_latent @ latent[:, None].mT` gives the same scores, but for more than one text `matmul` first copies the latents once for every head. For two texts of 1,024 tokens that is 16.8 million numbers, four times the keys that you wanted to avoid.
 # </details>
 
 # %% [markdown]
@@ -1032,7 +1032,7 @@ fig.get_layout_engine().set(rect=(0, 0, 0.74, 1))
 plt.show()
 
 # %% [markdown]
-# **Figure 8.6. Everything kept, and four rules.** Grey: the training length, where nothing is dropped yet. Which rules stay as low as they were inside it, and which one climbs and comes back?
+# **Figure 8.6. Everything kept, and four rules.** Grey: the training length, where nothing is dropped yet. Which rules stay as low as they were inside it, and which one climbs and falls by turns?
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Tables of five training seeds: run this cell. 96 texts each, mean [lowest..highest].
@@ -1081,7 +1081,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # 3 points; half points are allowed.
 #
 # - 1 point (part 1): true positions: the recent 60 keys are at known distances, only the four sinks at up to 511, never seen; cost 0.22 [0.14..0.29] from 128 on (0.17 [0.10..0.28] at the end). Ring buffer: a query at place p meets keys at places above p, at distances −1 to −63: they seem to lie ahead, never seen in a causal model, half of the window on average; cost 1.09 [0.87..1.26] from 128 on (0.85 [0.67..0.98] at the end). Possible reasons: four wrong keys against half of the window; a distance on the known side against one on the other; no arm separates the two. Half a point for one pair, or for both without numbers.
-# - 1 point (part 2): here the window loses 0.00 [0.00..0.01] against the recomputed one and sinks gain nothing; the first character gets at most 0.02 of a head's weight, about an equal share, so no sink has formed and dropping it takes nothing away (half a point). True of a model whose heads put much weight on the first tokens (large models): removing them changes the denominator of every softmax (half a point).
+# - 1 point (part 2): here the window loses 0.00 [0.00..0.01] against the recomputed one and sinks gain nothing; on average the first character gets at most 0.02 of a head's weight, no more than an equal share, so no sink has formed and dropping it takes nothing away (half a point). True of a model whose heads put much weight on the first tokens (large models): removing them changes the denominator of every softmax (half a point).
 # - 1 point (part 3): loss on the next character hardly needs far context, so an equal loss does not show use; a needle or key-value task with distances above 64, or the loss with the far text exchanged, would tell (with two layers something may pass on through cached values, up to about twice the window) (half a point). A reason: two layers, 64 characters, five seeds of one size, one kind of text (half a point).
 # ### END MARK SCHEME
 
@@ -1089,7 +1089,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # ### BEGIN SOLUTION
 # 1. With true positions the 60 recent keys keep their known distances; only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$, half of the window on average, seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. The ring buffer costs 1.09 [0.87..1.26]. Perhaps four strange keys do less harm than some thirty, perhaps a new distance less than a new direction: no arm here tells.
 #
-# 2. It is not true of this model: without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. The first character gets at most 0.017 of a head's weight, where an equal share would be 0.021. No sink has formed, so dropping that character takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
+# 2. It is not true of this model: without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. On average the first character gets 0.017 of a head's weight at most; an equal share would be 0.021. No sink has formed, so dropping that character takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
 #
 # 3. The table does not say whether it does. The next character depends mostly on the last few, so the loss is the same whether far text is used or not. A needle test would tell: a key and its value more than 64 characters before the question, with its distance reported. The numbers come from two layers trained on 64 characters cut out of the middle of a text. A large model, trained for longer on longer texts, can behave as Xiao et al. report.
 # ### END SOLUTION
@@ -1150,7 +1150,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
           [[name, beside(losses[:, 32:].mean(1), settled["window of 64, cached"])] for name, losses in arms.items()])
 
 # %% [markdown]
-# **Figure 8.7. The price of true positions, pair by pair.** Grey: pair 3 looks as it does for keys ahead of the query. (The sinks are at the start, so the characters read are their distance.) (a) Where does the green curve rise? (b) Which of the other two curves follows it?
+# **Figure 8.7. The price of true positions, pair by pair.** Grey: pair 3 looks as it does for keys ahead of the query. (The sinks are at the start, so the count of characters read is their distance.) (a) Where does the green curve rise? (b) Which of the other two curves follows it?
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1223,7 +1223,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # | After a video, M-RoPE goes on at max(height, width) | At the largest number on any axis plus one (Qwen2-VL, section 2.1). [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen2_vl/modeling_qwen2_vl.py) leaves out time: after two tokens and a grid of 5 frames of 2 × 2, its text goes on at 4 and not at 7. | 8.2 |
 # | A checkpoint has one RoPE layout | DeepSeek-V3.2 has two. | section 4 |
 # | A sink is a token that you must keep | gpt-oss has one logit per head and no token; StreamingLLM keeps tokens. Both serve the same end. | 8.3 |
-# | A window without sinks ruins every model | Not week 5's: no head gives the first token more than 0.017 of its weight. | 8.6 |
+# | A window without sinks ruins every model | Not week 5's: a head's mean weight on the first token is 0.017 at most. | 8.6 |
 # | In a ring buffer the slot is the position | Taking it for one makes keys seem to lie ahead of the query. Here it costs 1.09 [0.87..1.26] nats. | 8.6 |
 # | MLA and RoPE cannot go together | They can, on separate channels. What fails is a rotation of the keys that come out of the latent. | 8.4 |
 #

@@ -1,8 +1,6 @@
 """nbgrader preprocessors that build the student's copy and the solution."""
 
 import hashlib
-import html
-import itertools
 import re
 from pathlib import Path
 
@@ -62,34 +60,19 @@ class ExecuteSolution(Execute):
     coalesce_streams = Bool(True, help="Whether a long print comes in one message or two depends on the machine.")
 
 
-class DescribeFigures(NbGraderPreprocessor):
-    """Gives the pictures of ``lab.py`` the caption below them as alternative text, and stores each of them once."""
+class StorePicturesOnce(NbGraderPreprocessor):
+    """Leaves the pictures of ``lab.py`` only in HTML, with their alternative text. Only grading needs the PNG, too."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
-        for cell, below in itertools.pairwise([*nb.cells, NotebookNode(cell_type="markdown", source="")]):
-            outputs = [output.get("data", {}) for output in cell.get("outputs", [])]
-            pictures = [data for data in outputs if PICTURE.match(data.get("text/html", ""))]
-            text = caption(below.source) if below.cell_type == "markdown" else ""
-            for number, data in enumerate(pictures, 1):
-                data.pop("image/png", None)  # the HTML has it as well; only grading's intake needs it separately
-                if text:
-                    alt = html.escape(text if len(pictures) == 1 else f"Picture {number} of {len(pictures)}. {text}")
-                    before, _, after = data["text/html"].partition('alt="')
-                    data["text/html"] = before + f'alt="{alt}' + after[after.index('"') :]
-        return nb, resources
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: ResourcesDict, index: int
+    ) -> tuple[NotebookNode, ResourcesDict]:
+        for output in cell.get("outputs", []):
+            if PICTURE.match(output.get("data", {}).get("text/html", "")):
+                output.data.pop("image/png", None)
+        return cell, resources
 
 
 PICTURE = re.compile(r'(?:<div data-lab="[^"]*">)?<img alt="[^"]*" src="data:image/png;base64,')
-
-
-def caption(source: str) -> str:
-    """The caption in a text cell, "Figure 3.1. …", as plain text; empty if the cell does not begin with one."""
-    if not source.startswith("**Figure "):
-        return ""
-    text = source.split("\n\n")[0]
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)  # links
-    text = re.sub(r"\$[^$]*\$", lambda formula: re.sub(r"\\([A-Za-z]+)|\\.|[${}]", r" \1 ", formula[0]), text)
-    return re.sub(r" ([.,;:!?)])", r"\1", " ".join(re.sub(r"[*`]", "", text).split()))
 
 
 class FullAnswers(NbGraderPreprocessor):

@@ -13,6 +13,7 @@ import io
 import json
 import math
 import os
+import re
 import traceback
 from pathlib import Path
 
@@ -53,18 +54,35 @@ def use_style():
 
 
 class DescribedFigure(Figure):
-    """A figure that Jupyter shows with an alternative text, which a bare PNG would lack.
-
-    The text comes from the titles; in the built solutions the caption replaces it.
-    """
+    """A figure that Jupyter shows with an alternative text, which a bare PNG would lack: its title, and the words in it."""
 
     def _ipython_display_(self):
         """Show HTML and PNG from one drawing. Without this method, Matplotlib's formatter would draw the PNG again."""
-        panels = [title for ax in self.axes for place in ("left", "center") if (title := ax.get_title(place))]
-        parts = [f"Figure: {self.get_suptitle()}."] + [f"Panels: {'; '.join(panels)}."] * bool(panels)
         png = _png(self)
-        markup = _image(png, " ".join(" ".join(parts).split()))
+        markup = _image(png, self.described())
         display({"text/html": markup, "image/png": base64.b64encode(png).decode(), "text/plain": repr(self)}, raw=True)
+
+    def described(self):
+        """Return the title, then those of the panels, the axes' labels, the legend and what else is written in it."""
+        bars = [ax for ax in self.axes if ax.get_label() == "<colorbar>"]
+        panels = [ax for ax in self.axes if ax not in bars]
+        legends = [*self.legends, *filter(None, (ax.get_legend() for ax in panels))]
+        parts = {
+            "Figure": [self.get_suptitle()],
+            "Panels": [ax.get_title(place) for ax in panels for place in ("left", "center")],
+            "Axes": [label for ax in panels for label in (ax.get_xlabel(), ax.get_ylabel())],
+            "Colours": [words for ax in bars for words in (ax.get_title("left"), ax.get_title(), ax.get_ylabel())],
+            "Legend": [text.get_text() for legend in legends for text in legend.get_texts()],
+            "Labels": [text.get_text() for ax in panels for text in ax.texts],
+        }
+        words = {name: "; ".join(dict.fromkeys(filter(_has_letters, texts))) for name, texts in parts.items()}
+        said = " ".join(f"{name}: {text}." for name, text in words.items() if text)
+        said = re.sub(r"\\([A-Za-z]+)|\\.|[${}]", r" \1 ", said)  # formulas
+        return re.sub(r"(?<=[?!])\.| +(?=[.;?!](?:\W|$))", "", " ".join(said.split()))
+
+
+def _has_letters(text):
+    return any(map(str.isalpha, text))
 
 
 def figure(title, nrows=1, ncols=1, width=8.6, height=3.2, **options):

@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from autograder.build.full_answers import OPENING, TAG, add_full_answers
 from autograder.build.pipeline import _recorded_digest, build, import_week
-from autograder.build.preprocessors import ClearAnswers, DescribeFigures, FullAnswers, KeepSolution, ReleaseMetadata
+from autograder.build.preprocessors import ClearAnswers, FullAnswers, KeepSolution, ReleaseMetadata, StorePicturesOnce
 from autograder.build.regions import RegionError, clear_hidden, clear_solution, extract_region, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.course import course_config
@@ -228,7 +228,7 @@ def test_a_solution_made_by_plain_nbgrader_is_finished_as_by_build(text: Path) -
         "unique_key": text.stem,
         "nbgrader": {"assignment": text.stem},
     }
-    for preprocessor in (DescribeFigures(), FullAnswers(), ReleaseMetadata()):
+    for preprocessor in (StorePicturesOnce(), FullAnswers(), ReleaseMetadata()):
         notebook, _ = preprocessor.preprocess(notebook, resources)
     assert nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n" == path.read_text(encoding="utf-8")
     assert "autograder.build.preprocessors.FullAnswers" in course_config(COURSE).GenerateSolution.preprocessors

@@ -22,11 +22,11 @@ from helpers import COURSE, load_lab, load_serving_lab
 from IPython.core.formatters import DisplayFormatter
 from IPython.core.pylabtools import select_figure_formats
 from nbconvert import HTMLExporter
-from nbformat.notebooknode import NotebookNode, from_dict
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbformat.notebooknode import from_dict
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
-from autograder.build.preprocessors import DescribeFigures, caption
+from autograder.build.preprocessors import StorePicturesOnce
 from autograder.course import course_config
 from autograder.grading.sandbox.worker import simulated_device
 from autograder.grading.submission.notebook_file import read
@@ -187,8 +187,12 @@ def test_an_answer_that_is_missing_says_so() -> None:
 
 def _figure_markup() -> str:
     fig, axes = lab.figure("Two <panels>", ncols=2)
-    axes[0].set(title="one")
+    axes[0].set(title=r"one $\alpha$?")
     axes[1].set_title("two\nlines", loc="center")
+    axes[1].plot([1, 2], label=r"$\theta_{12}$")
+    axes[1].legend()
+    axes[1].text(1, 1, "0.5")
+    axes[1].set(xlabel="position")
     with patch.object(lab, "display") as display:
         fig._ipython_display_()
     plt.close(fig)
@@ -196,9 +200,9 @@ def _figure_markup() -> str:
     return markup
 
 
-def test_a_figure_says_its_titles() -> None:
+def test_a_figure_says_its_words() -> None:
     image = bs4.BeautifulSoup(_figure_markup(), "html.parser").img
-    assert image["alt"] == "Figure: Two <panels>. Panels: one; two lines."
+    assert image["alt"] == "Figure: Two <panels>. Panels: one alpha?; two lines. Axes: position. Legend: theta _ 12."
 
 
 def test_jupyter_draws_a_figure_once_for_all_its_forms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,49 +218,14 @@ def test_jupyter_draws_a_figure_once_for_all_its_forms(monkeypatch: pytest.Monke
     assert draw.call_count == 1
 
 
-CAPTION = r"**Figure 3.1. The *clocks*.** The angle is $(m-n)\,\theta_i$, says [a paper](https://example.org)."
-PLAIN = "Figure 3.1. The clocks. The angle is (m-n) theta _i, says a paper."
-
-
-def test_a_caption_becomes_plain_text() -> None:
-    assert caption(CAPTION + "\n\nMore text.") == PLAIN
-    assert caption("No caption. **Figure 3.1.**") == ""
-
-
-def _built(*cells: NotebookNode) -> list[dict[str, str]]:
-    notebook, _ = DescribeFigures().preprocess(new_notebook(cells=list(cells)), {})
-    return [output.data for output in notebook.cells[0].outputs]
-
-
-def _figure_cell(*markup: str) -> NotebookNode:
-    outputs = [new_output("display_data", data={"text/html": text, "image/png": "again"}) for text in markup]
-    return new_code_cell("plt.show()", outputs=outputs)
-
-
-def _alt(data: dict[str, str]) -> str:
-    return bs4.BeautifulSoup(data["text/html"], "html.parser").img["alt"]
-
-
 @pytest.mark.parametrize(
     "make", [_figure_markup, lambda: lab.moving_clocks().html], ids=["figure", "picture that moves"]
 )
-def test_the_build_puts_the_caption_into_the_picture(make: Callable[[], str]) -> None:
-    markup = make()
-    (data,) = _built(_figure_cell(markup), new_markdown_cell(CAPTION))
-    assert _alt(data) == PLAIN
-    assert list(data) == ["text/html"]  # stored once
-    unchanged = r'alt="[^"]*"'
-    assert re.sub(unchanged, "", data["text/html"]) == re.sub(unchanged, "", markup)
-
-
-def test_pictures_that_share_a_caption_are_numbered() -> None:
-    first, second = _built(_figure_cell(_figure_markup(), _figure_markup()), new_markdown_cell(CAPTION))
-    assert (_alt(first), _alt(second)) == (f"Picture 1 of 2. {PLAIN}", f"Picture 2 of 2. {PLAIN}")
-
-
-def test_a_figure_without_a_caption_keeps_its_own_text() -> None:
-    (data,) = _built(_figure_cell(_figure_markup()), new_markdown_cell("Something else."))
-    assert _alt(data).startswith("Figure: Two")
+def test_the_build_stores_a_picture_once(make: Callable[[], str]) -> None:
+    shown = new_output("display_data", data={"text/html": make(), "image/png": "again"})
+    plain = new_output("display_data", data={"image/png": "the only one"})
+    cell, _ = StorePicturesOnce().preprocess_cell(new_code_cell("", outputs=[shown, plain]), {}, 0)
+    assert [list(output.data) for output in cell.outputs] == [["text/html"], ["image/png"]]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ RESULTS: dict[str, dict[str, list[str]]] = {
         "Compare the softmax of": ["under a causal mask"],
         "Sketch the three pictures": ["stripes"],
         "Blind guessing gives 1/8": ["0.97", "0.24", "0.31", "1.00"],
-        "Which head of eight sees farthest": ["1,179"],
+        "last head of eight sees farthest": ["1,179"],
         "does your layer give the reversed output": ["0.0000", "flip-equivariant"],
     },
     "week5_extrapolation": {
