@@ -18,6 +18,7 @@ BEGINS = re.compile(r"(?!#|(?:else|elif|except|finally)\b)\S")  # a line that ca
 CUTS = re.compile(r"(?!@|(?:async|class|def|for|if|match|try|while|with)\b|.*[:([{,\\][ \t]*\n).*\n(?:.*\n)*?[ \t]")
 CLOSING = (")", "]", "}")
 WORD, NAMED = re.compile(r"[A-Za-z_]\w*"), (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+INNER = (*NAMED, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # with names of their own
 IPYTHONS = re.compile(r"^([ \t]*)[%!].*", re.MULTILINE)
 
 
@@ -28,15 +29,7 @@ def defined_names(source: str) -> frozenset[str]:
     if tree is None:
         heads = [line[:200].split(" ", 1)[1] for line in source.splitlines() if line.startswith(("def ", "class "))]
         return frozenset(head.split("(")[0].strip(" :") for head in heads)
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    return frozenset(found)
+    return frozenset().union(*map(_given_by, ast.walk(tree)))
 
 
 def bound_names(source: str) -> set[str]:
@@ -45,18 +38,22 @@ def bound_names(source: str) -> set[str]:
     tree = parsed_cell(source)
     if tree is None:
         return set(defined_names(source))
-    found, waiting = set(), list[ast.AST](tree.body)
+    found, waiting = set[str](), list[ast.AST](tree.body)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        found |= _given_by(node)
+        if not isinstance(node, INNER):
             waiting += ast.iter_child_nodes(node)
     return found
+
+
+def _given_by(node: ast.AST) -> set[str]:
+    """Return the names that this node itself gives to something, or imports."""
+    if isinstance(node, NAMED):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    return {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
 
 
 def free_names(source: str, known: dict[str, Any]) -> list[str]:
@@ -82,11 +79,6 @@ def parsed(source: str) -> ast.Module | None:
     return _kept_tree(source) if len(source) <= MAX_KEPT else _tree(source)
 
 
-@lru_cache(maxsize=64)  # intake asks several times about each cell of a notebook; nobody changes the tree
-def _kept_tree(source: str) -> ast.Module | None:
-    return _tree(source)
-
-
 def _tree(source: str) -> ast.Module | None:
     try:
         return ast.parse(source)
@@ -94,7 +86,9 @@ def _tree(source: str) -> ast.Module | None:
         return None
 
 
-@lru_cache(maxsize=256)
+_kept_tree = lru_cache(maxsize=64)(_tree)  # intake asks several times about each cell; nobody changes the tree
+
+
 def linking_names(source: str) -> frozenset[str]:
     """Return the names by which a cell can depend on others: those that it takes from elsewhere, and its functions,
     classes and methods, which another cell can replace. If it does not parse, all its words."""
@@ -153,7 +147,7 @@ def settled_names(source: str) -> dict[str, bool]:
         return dict.fromkeys(defined_names(source), True)
     found: dict[str, bool] = {}
     for node in _statements(tree.body):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(node, NAMED):
             found[node.name] = "NotImplementedError" not in source or not _is_stub(node)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             used = {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
@@ -212,7 +206,7 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements that a cell runs, including those under an ``if`` or ``try``."""
     for node in body:
         yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if not isinstance(node, NAMED):
             for part in ("body", "orelse", "finalbody"):
                 yield from _statements(getattr(node, part, []))
 
