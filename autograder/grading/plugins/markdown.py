@@ -16,8 +16,6 @@ from autograder.grading.pictures import decoded_picture
 from autograder.grading.plugins.mathml import MathRenderer
 from autograder.grading.plugins.page_budget import within_budget
 
-MOST_OPENINGS = 2_000_000  # possible starts of a formula, times the characters that each could reach over
-MOST_PASTED = 20 * 2**20  # characters of pasted pictures; one shown twice counts twice
 FORBIDDEN_ATTRIBUTES = frozenset({"id", "name", "for", "form", "usemap", "aria-labelledby", "aria-describedby"})
 FORBIDDEN_TAGS = frozenset(
     {
@@ -46,9 +44,6 @@ def markdown2html(context: Context, source: str) -> str:
     """Replace nbconvert's filter of this name. Text that takes too long to render is shown as it was written."""
     pasted = context.get("cell", {}).get("attachments", {})
     attachments = {form(name): data for name, data in pasted.items() for form in (str, quote)}  # mistune quotes names
-    repeated = source.count("attachment:") * max((len(str(data)) for data in pasted.values()), default=0)
-    if _openings(source) * len(source) > MOST_OPENINGS or repeated > MOST_PASTED:
-        return as_written(source)
 
     def rendered() -> str:
         renderer = MathRenderer(escape=False, attachments=attachments)
@@ -58,12 +53,7 @@ def markdown2html(context: Context, source: str) -> str:
         found = within_budget(context.get("resources", {}), rendered)
     except InvalidNotebook:  # a picture is missing
         found = None
-    return as_written(source) if found is None else found
-
-
-def as_written(source: str) -> str:
-    """Return the text unrendered."""
-    return f"<pre>{escape(source)}</pre>"
+    return f"<pre>{escape(source)}</pre>" if found is None else found
 
 
 def without_hooks(html: str) -> str:
@@ -117,8 +107,3 @@ def _is_picture(attributes: dict[str, str | None]) -> bool:
     """Whether a browser can draw the picture from the page alone: one from the web would report who reads the page."""
     kind, _, data = (attributes.get("src") or "").removeprefix("data:").partition(";base64,")
     return decoded_picture(data, kind) is not None and "srcset" not in attributes
-
-
-def _openings(source: str) -> int:
-    """Return the number of possible starts of a formula. Each is searched to its end, or to the end of the text."""
-    return source.count("\\\\[") + source.count("\\\\(") + source.count("$") + source.count("\\begin{")
