@@ -20,7 +20,7 @@ CORE = {
     "prints_a_flood", "tmpfs_full", "kills_everything", "closes_all_descriptors", "huge_return_values", "exits_for_one_base", "waits_for_input",
     "daemon", "daemon_without_death_signal", "ptrace_and_kill_the_server", "pipes_full", "lowers_its_own_limits", "files_in_tmp",
     # No silent 0 for what honest people hand in by mistake.
-    "empty_file", "truncated", "merge_conflict", "zip_instead", "latin_1", "utf_16", "byte_order_mark", "nbformat_3", "gzip_of_it",
+    "empty_file", "truncated", "merge_conflict", "zip_instead", "latin_1", "utf_16", "byte_order_mark", "gzip_of_it",
     "metadata_and_ids_stripped", "fifo_instead_of_the_file", "symlink_to_the_source", "symlinked_folder", "renamed",
     "no_notebook_at_all", "two_notebooks_of_other_names", "sixty_megabytes_of_output", "answers_retyped", "reordered_cells",
     "copied_with_its_grade_id", "answer_cell_deleted", "deep_json", "timestamp_garbage", "name_with_html", "star_in_a_name",

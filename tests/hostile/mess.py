@@ -124,18 +124,6 @@ def utf_16_big_endian(s: Submission) -> None:
 
 
 @entry("mess", GOOD)
-def nbformat_3(s: Submission) -> None:
-    s.good()
-    cells = []
-    for cell in s.nb["cells"]:
-        source = "".join(cell["source"])
-        common = {"metadata": cell["metadata"]}
-        cells.append({"cell_type": "code", "input": source, "language": "python", "outputs": [], "collapsed": False, **common}
-                     if cell["cell_type"] == "code" else {"cell_type": "markdown", "source": source, **common})
-    s.write(data=json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": "x"}, "worksheets": [{"cells": cells, "metadata": {}}]}))
-
-
-@entry("mess", GOOD)
 def metadata_stripped(s: Submission) -> None:
     s.good()
     for cell in s.nb["cells"]:

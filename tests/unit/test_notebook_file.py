@@ -68,33 +68,6 @@ def test_encodings_that_editors_write(path: Path, encoding: str) -> None:
     assert read(path).cells[0].source == "# ü"
 
 
-def test_an_old_format_is_brought_up_to_date(path: Path) -> None:
-    old = {
-        "cell_type": "code",
-        "input": "x = 1",
-        "outputs": [],
-        "language": "python",
-        "metadata": {},
-        "collapsed": False,
-        "prompt_number": 1,
-    }
-    path.write_text(
-        json.dumps(
-            {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": [old], "metadata": {}}]}
-        )
-    )
-    assert [kept.source for kept in read(path).cells] == ["x = 1"]
-
-
-def test_a_heading_of_an_old_notebook_has_one_to_six_signs(path: Path) -> None:
-    """nbformat alone would write as many as the file says."""
-    for level, signs in ((2, "##"), (600_000_000, "#"), (-1, "#"), ("x", "#"), (True, "#")):
-        heading = {"cell_type": "heading", "level": level, "source": "Title", "metadata": {}}
-        sheets = [{"cells": [heading], "metadata": {}}]
-        path.write_text(json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": sheets}))
-        assert [kept.source for kept in read(path).cells] == [f"{signs} Title"]
-
-
 def test_an_id_that_is_a_novel_is_none(path: Path) -> None:
     novel = "x" * 10**6
     (only,) = read(write(path, cell(id=novel, metadata={"nbgrader": {"grade_id": novel}}))).cells
@@ -147,7 +120,7 @@ def test_a_long_cell_is_cut(path: Path) -> None:
         (b"[1]", "JSON but not a notebook"),
         (b"{}", "no cells"),
         (json.dumps({"cells": [{}] * (MAX_CELLS + 1)}).encode(), "more than"),
-        (b'{"nbformat": 3, "worksheets": 7}', "damaged|no cells"),
+        (b'{"nbformat": 3, "worksheets": [{"cells": []}]}', "no cells"),
     ],
 )
 def test_what_cannot_be_graded_says_why(path: Path, content: bytes, says: str) -> None:

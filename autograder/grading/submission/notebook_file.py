@@ -88,7 +88,7 @@ def _parsed(raw: bytes) -> NotebookNode:
     if not isinstance(data, dict):
         raise UngradableError("the file is JSON but not a notebook; submit the .ipynb file")
     try:
-        return _as_version_4(data)
+        return _plain_notebook(data)
     except UngradableError:
         raise
     except Exception as error:
@@ -115,13 +115,8 @@ def _what_it_is(raw: bytes, error: Exception) -> str:
     return "; submit the .ipynb file itself, not what it was exported to, saved by JupyterLab"
 
 
-def _as_version_4(data: dict[str, Any]) -> NotebookNode:
+def _plain_notebook(data: dict[str, Any]) -> NotebookNode:
     """Return a plain notebook with only what intake reads. Tolerates anything around it."""
-    if "worksheets" in data or data.get("nbformat") in (1, 2, 3):
-        for cell in _old_cells(data):
-            if cell.get("level") not in range(1, 7):  # nbformat writes a heading with this many # signs
-                cell["level"] = 1
-        data = nbformat.convert(nbformat.from_dict(data), 4)
     cells = data.get("cells")
     if not isinstance(cells, list):
         raise UngradableError("the file has no cells; submit the course's notebook")
@@ -146,18 +141,6 @@ def _python_version(metadata: object) -> str:
     info = metadata.get("language_info") if isinstance(metadata, dict) else None
     version = info.get("version") if isinstance(info, dict) else None
     return version if isinstance(version, str) and re.fullmatch(r"3\.\d{1,2}(\.\w{1,8})?", version) else ""
-
-
-def _old_cells(data: dict[str, Any]) -> list[dict[str, Any]]:
-    sheets = data.get("worksheets")
-    cells = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)] if isinstance(sheets, list) else []
-    return [
-        cell
-        for part in [*cells, data.get("cells")]
-        if isinstance(part, list)
-        for cell in part
-        if isinstance(cell, dict)
-    ]
 
 
 def _pixels(cell: NotebookNode) -> int:
