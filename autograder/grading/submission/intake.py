@@ -68,7 +68,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     for cell, below in itertools.zip_longest(template, template[1:]):
         answer = found.answers.get(cell.id)
         if answer is not None or cell.role is not Role.OPEN:  # an open cell without answer was removed, or is an extra
-            cells.append(_rebuilt(cell, answer) if cell.role in TAKES_ANSWER else _instructors(cell))
+            cells.append(_rebuilt(cell, answer))
         here = [*late, *found.extras.get(cell.id, [])]
         before_tests = cell.role is Role.TEST and below is not None and below.role is Role.TEST
         late = [own for own in here if before_tests and _uses_up(own, template)]
@@ -218,16 +218,6 @@ def _looks_like(submitted: NotebookNode, root: Path) -> str:
         if theirs & ids:
             return f" (it looks like the notebook of {assignment})"
     return ""
-
-
-_made: dict[int, tuple[Cell, NotebookNode]] = {}
-
-
-def _instructors(cell: Cell) -> NotebookNode:
-    """Return a cell that all submissions share; a large class would otherwise hold thousands of copies."""
-    if id(cell) not in _made:
-        _made[id(cell)] = cell, _rebuilt(cell, None)  # holds the cell, so that no other gets its id()
-    return _made[id(cell)][1]
 
 
 def _rebuilt(cell: Cell, answer: NotebookNode | None) -> NotebookNode:
