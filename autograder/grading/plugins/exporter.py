@@ -4,7 +4,6 @@ import json
 from dataclasses import fields
 from typing import Any
 
-import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbgrader.preprocessors import AssignLatePenalties
 from traitlets import Dict, Enum, Integer, Unicode
@@ -43,16 +42,9 @@ class SubmissionExporter(NotebookExporter):
                 f"{filename} was not part of a run; start it with `nbgrader autograde`, by the course's nbgrader_config.py"
             )
         resources |= {"output_extension": self.file_extension, "seconds_late": 0.0}
-        notebook = nbformat.from_dict(resources["autograder"].notebook)
+        notebook = resources["autograder"].notebook
         for preprocessor in self._preprocessors:  # unlike nbconvert: no copy, no check after each
             if isinstance(preprocessor, AssignLatePenalties) and not resources["seconds_late"]:
                 continue  # it would open the gradebook to find that out
             notebook, resources = preprocessor(notebook, resources)
-        return _text_of(notebook), resources
-
-
-def _text_of(notebook: nbformat.NotebookNode) -> str:
-    """Return the notebook as JSON, one cell per line. Full indentation would take three times as long."""
-    cells = ",\n".join(json.dumps(cell, ensure_ascii=False, sort_keys=True) for cell in notebook.cells)
-    rest = {key: value for key, value in notebook.items() if key != "cells"}
-    return f'{{"cells": [\n{cells}\n],\n{json.dumps(rest, ensure_ascii=False, sort_keys=True)[1:]}\n'
+        return json.dumps(notebook, ensure_ascii=False, sort_keys=True, indent=1) + "\n", resources
