@@ -1,7 +1,5 @@
 """nbgrader's steps for a rebuilt notebook: put the verdicts into its cells and the scores into the gradebook."""
 
-import re
-
 import nbformat
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat.notebooknode import NotebookNode
@@ -13,15 +11,11 @@ from autograder.grading.plugins.restore import record
 from autograder.grading.plugins.run_gradebook import RunGradebook
 
 MAX_SHOWN = 10_000  # characters of one cell
-BLANK_LINES = re.compile(r"(?:\n[ \t]*){20,}(?=\n)")
 MAX_SHOWN_IN_ALL = 400_000  # characters of a notebook; the course's own have a quarter of that, text included
 
 
 def readable(source: str, room: int = MAX_SHOWN) -> str:
-    """Shorten a cell to what a person reads: highlighting takes quadratic time in the length of a line, and in the
-    number of successive blank lines."""
-    if source.count("\n") > 20:
-        source = BLANK_LINES.sub("\n" * 20, source)
+    """Shorten a cell to what a person reads."""
     if len(source) <= room:
         return source
     return source[:room] + f"\n# [the other {len(source) - room} characters of this cell are left out here]"
