@@ -33,7 +33,6 @@ class Piece:
     cell: NotebookNode
     place: Cell | None = None
     where: str = NEW
-    _names: tuple[str, dict[str, bool]] | None = None  # with the text they were read from
 
     @property
     def source(self) -> str:
@@ -47,10 +46,8 @@ class Piece:
     @property
     def names(self) -> dict[str, bool]:
         """The names it defines, each with whether it is more than a stub. Text that is not Python defines none."""
-        if self._names is None or self._names[0] != self.source:
-            is_python = self.is_code or parsed_cell(self.source) is not None
-            self._names = self.source, settled_names(self.source) if is_python else {}
-        return self._names[1]
+        is_python = self.is_code or parsed_cell(self.source) is not None
+        return settled_names(self.source) if is_python else {}
 
     def with_source(self, source: str, **changes: object) -> "Piece":
         """Return a copy with another text."""
