@@ -32,17 +32,13 @@ def grading_run(root: Path, assignment: str, options: Options, grader: Grader | 
 
     Raises ``GradingFailed`` if isolation is not available (before anything is written) or another run is under way.
     """
-    require_isolation(options)
+    # A cluster's workers ask this themselves.
+    if options.isolate and not options.scheduler and (problem := why_not_isolated()):
+        raise GradingFailed(problem)
     with run_lock(root), Grader() if grader is None else nullcontext(grader) as ours:
         if not options.scheduler:
             ours.prestart(assignment, options)
         yield ours
-
-
-def require_isolation(options: Options) -> None:
-    """Raise ``GradingFailed`` if isolation is wanted and not available here. Cluster workers check this themselves."""
-    if options.isolate and not options.scheduler and (problem := why_not_isolated()):
-        raise GradingFailed(problem)
 
 
 def grade_submissions(
