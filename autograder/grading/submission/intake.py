@@ -26,7 +26,7 @@ from autograder.grading.submission.pasted import placed
 from autograder.grading.submission.pieces import is_blank
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
-MAX_FILES = 1_000
+MAX_FILES = 10_000
 MAX_OTHERS = 3  # other notebooks of a submission that are searched for answers
 JOINERS = "\u200c\u200d\u200e\u200f\u061c"  # joiners and direction marks, which Persian, Hindi, Hebrew and emoji need
 RUN_ABOVE = "the definition was run above it as well"
@@ -126,7 +126,7 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
     expected = f"{assignment}.ipynb"
     entries = _entries(folder)
     notebooks = _notebooks(entries)
-    if not notebooks and not os.path.lexists(folder / expected):
+    if not notebooks:
         inner = [entry for entry in entries if entry.is_dir(follow_symlinks=False) and entry.name[0] not in "._"]
         holding = [entry.name for entry in inner if _notebooks(_entries(folder / entry.name))]
         if len(holding) == 1:
@@ -135,8 +135,6 @@ def _choose_notebook(folder: Path, root: Path, assignment: str, notes: list[str]
             entries = _entries(folder)
             notebooks = _notebooks(entries)
     notebooks = [name for name in notebooks if not name.startswith(".")] or notebooks  # a Mac's ._X.ipynb is not one
-    if expected not in notebooks and os.path.lexists(folder / expected):  # it may come after the first MAX_FILES
-        notebooks.append(expected)
     named = [name for name in notebooks if name.lower() == expected.lower()]
     chosen = expected if expected in named else named[0] if len(named) == 1 else ""
     chosen = chosen or (notebooks[0] if len(notebooks) == 1 else "")
