@@ -50,7 +50,6 @@ class Recognition:
 
     def recognise(self) -> None:
         """Find the course cells that the pieces match."""
-        self._let_go_of_many()
         self._read_comments()
         self._recognise_texts()
         self._recognise_names()
