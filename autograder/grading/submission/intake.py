@@ -50,7 +50,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     warnings: list[str] = []
     template = instructor_cells(root, assignment)
     try:
-        if path.is_dir() or path.parent.is_symlink() or path.is_symlink():
+        if path.is_dir():
             path = _choose_notebook(path, root, assignment, notes, warnings)
     except OSError as error:
         raise UngradableError(
