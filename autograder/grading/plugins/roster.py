@@ -11,7 +11,7 @@ from pathlib import Path
 from autograder.errors import CourseError
 
 
-def open_csv(path: str | Path, mode: str = "r") -> io.StringIO:
+def open_csv(path: str | Path) -> io.StringIO:
     """Open a CSV file as text with commas, without blanks around a field and what spreadsheets leave below a table. A
     file that is not Unicode ends the command: a guess would change names."""
     raw = Path(path).read_bytes()
