@@ -299,28 +299,22 @@ class _Matching(Recognition):
     def _take_apart(self, code: list[Cell]) -> None:
         """Find answers that were merged into another cell, which kept only its own metadata. Each gets the cell's whole
         text without the answers to earlier exercises, which are judged, and replaced, by themselves."""
-        changed = [piece for piece in self.pieces if piece.place and not is_unchanged(piece)]
+        changed = {piece: piece.place for piece in self.pieces if piece.place and not is_unchanged(piece)}
         together: dict[Piece, list[Cell]] = {}
         for cell in code:
             if cell.id in self.found.answers and not is_blank(cell, self.found.answers[cell.id].source):
                 continue
             holding = [
                 piece
-                for piece in changed
+                for piece, place in changed.items()
                 if defines_answer(piece, cell, finished=True)
                 # A helper of the same name in another answer does not answer an exercise left blank.
-                and (
-                    cell.id not in self.found.answers
-                    or (piece.place and piece.place.role) in GIVEN
-                    or piece in self.elsewhere
-                )
+                and (cell.id not in self.found.answers or place.role in GIVEN or piece in self.elsewhere)
             ]
             if holding:
                 together.setdefault(holding[-1], []).append(cell)
         for piece, cells in together.items():
-            place = piece.place
-            if place is None:
-                continue
+            place = changed[piece]
             of_answer = place.role is Role.ANSWER and place.cell_type == "code"
             members = sorted([*cells, place] if of_answer else cells, key=lambda cell: self.position[cell.id])
             for number, cell in enumerate(members):
