@@ -170,7 +170,8 @@ def test_what_a_judge_has_learnt_stays_for_the_next_submission() -> None:
                 processes.append(children(grader.start().pid))
         assert len(processes[0]) > 1 and processes[0] == processes[1]  # the sandbox and the judge
     finally:
-        cluster._warm_graders.close()
+        for grader in list(cluster._warm_graders._idle):
+            cluster._warm_graders._close(grader)
 
 
 def children(parent: int) -> set[str]:

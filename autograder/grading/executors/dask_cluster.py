@@ -271,10 +271,5 @@ class _WarmGraders:
                 return
         grader.close()
 
-    def close(self) -> None:
-        """Close all idle graders."""
-        for grader in list(self._idle):
-            self._close(grader)
-
 
 _warm_graders = _WarmGraders()  # of this worker
