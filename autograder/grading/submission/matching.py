@@ -95,8 +95,8 @@ class _Matching(Recognition):
         that was cut in two is joined. Cells below the exercise's tests count only if there are none above."""
         own = self.of(cell)
         for piece in own:
-            above, blank, below = piece.source.rpartition(given(cell.source))
-            if blank and defines_answer(piece.with_source(above), cell, finished=True):
+            above, _, below = piece.source.rpartition(given(cell.source))
+            if defines_answer(piece.with_source(above), cell, finished=True):
                 piece.cell = NotebookNode(piece.cell, source=f"{above}{below}".strip("\n"))
                 self.found.notes.append(f"the blank version below the answer {cell.grade_id} was left out")
         if len(own) < 2:
@@ -106,7 +106,7 @@ class _Matching(Recognition):
             own[0].cell = NotebookNode(own[0].cell, source=cell.source if is_given else own[0].source)
             self.pieces = [piece for piece in self.pieces if piece not in own[1:]]
             return
-        kept = [piece for piece in own if not is_untouched(piece, cell, is_part=True)] or own[:1]
+        kept = [piece for piece in own if not is_untouched(piece, cell, is_part=True)]
         if NOT_IMPLEMENTED not in cell.source and not any(defines_answer(piece, cell) for piece in kept):
             kept = own  # the student added to working code
         self.pieces = [piece for piece in self.pieces if piece not in own or piece in kept]
@@ -149,7 +149,7 @@ class _Matching(Recognition):
         here = self.position[cell.id]
         for above, piece in itertools.pairwise(self.pieces):
             other, at = piece.place, self.position[above.place.id] if above.place else -1
-            if other is None or other is cell or other.role is not Role.ANSWER or other.cell_type == "code":
+            if other is None or other.role is not Role.ANSWER or other.cell_type == "code":
                 continue
             before = self.of(other)[: self.of(other).index(piece)]
             if self._with_text_above(here) <= at <= here and any(not is_blank(other, one.source) for one in before):
