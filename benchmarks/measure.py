@@ -30,7 +30,7 @@ def measure(command: list[str], every: float = 1.0, **options) -> Measured:
     """Run and measure ``command``. Meanwhile this process adopts orphans, so that no descendant's CPU time is lost."""
     others = _children()
     _inherit_orphans(True)
-    before, start = _children_cpu(), time.perf_counter()
+    before, start = children_cpu(), time.perf_counter()
     process = subprocess.Popen(command, **options)
     samples: list[tuple[float, float]] = []
     over = threading.Event()
@@ -48,7 +48,7 @@ def measure(command: list[str], every: float = 1.0, **options) -> Measured:
     reap(others)
     _inherit_orphans(False)
     return Measured(
-        round(wall, 2), round(_children_cpu() - before, 2), max([mb for _, mb in samples], default=0.0), code, samples
+        round(wall, 2), round(children_cpu() - before, 2), max([mb for _, mb in samples], default=0.0), code, samples
     )
 
 
@@ -67,7 +67,7 @@ def _children() -> set[int]:
     return {pid for pid, fields in _processes().items() if int(fields[1]) == os.getpid()}
 
 
-def _children_cpu() -> float:
+def children_cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

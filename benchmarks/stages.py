@@ -4,14 +4,12 @@ import contextlib
 import io
 import json
 import os
-import resource
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from measure import cpu_of_tree, measure
+from measure import children_cpu, cpu_of_tree, measure
 
 COURSE = Path(__file__).resolve().parents[1]
 
@@ -75,13 +73,8 @@ def stages(tasks: list, reading: float, isolate: bool) -> dict[str, float]:
     opened = mark()
     judge.judge(tasks[0], sandbox)  # the first one fills the caches
     mark()
-    cells: list[float] = []
-    checks: list[float] = []
     for task in tasks:
-        result = judge.judge(task, sandbox)
-        tests = {cell.id for cell in task.cells if cell.role == "test"}
-        cells.append(sum(seconds for cell, seconds in result.seconds.items() if cell not in tests))
-        checks.append(sum(seconds for cell, seconds in result.seconds.items() if cell in tests))
+        judge.judge(task, sandbox)
     trusted, untrusted = (seconds / len(tasks) for seconds in mark())
     sandbox.close()
     return {
@@ -90,8 +83,6 @@ def stages(tasks: list, reading: float, isolate: bool) -> dict[str, float]:
         "open": sum(opened) / 10,
         "trusted": trusted,
         "untrusted": untrusted,
-        "cells_wall": statistics.mean(cells),
-        "checks_wall": statistics.mean(checks),
     }
 
 
@@ -114,10 +105,10 @@ def floor(tasks: list) -> dict[str, float]:
         ("cells", {"setup", "locked", "answer", "student"}),
         ("cells_and_tests", {"setup", "locked", "answer", "student", "test"}),
     ):
-        before = _children_cpu()
+        before = children_cpu()
         for task in tasks:
             _in_fork(lambda task=task, roles=roles: _run_plainly(task, roles, marking))
-        costs[name] = (_children_cpu() - before) / len(tasks)
+        costs[name] = (children_cpu() - before) / len(tasks)
     return costs
 
 
@@ -183,11 +174,6 @@ def _marks(sandbox):
         return used
 
     return mark
-
-
-def _children_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":
