@@ -1,6 +1,6 @@
-"""Scores, masks, records and tables shared by experiments/distances*.py and experiments/controls.py.
+"""Scores, masks, records and tables that the experiments share.
 
-Five weeks ask the same question. A model fails beyond its training length, where two things are new: distances that
+experiments/distances*.py ask the same question in five weeks. A model fails beyond its training length, where two things are new: distances that
 training has not shown, and more keys. So we change each of the two alone, in the trained model and without retraining:
 distances beyond a reach count as the reach, and each query sees only some of its keys.
 """
@@ -93,8 +93,8 @@ def rounded(value):
 class Record:
     """The results of one setting, one entry per group and seed, in a JSON file written after each result."""
 
-    def __init__(self, name):
-        self.path = HERE / f"{name}.json"
+    def __init__(self, name, folder=HERE):
+        self.path = folder / f"{name}.json"
         self.runs = json.loads(self.path.read_text()) if self.path.exists() else {}
 
     def measure(self, group, seed, run):
@@ -105,6 +105,7 @@ class Record:
         versions = {"python": platform.python_version(), "torch": torch.__version__.split("+")[0]}
         by_seed[str(seed)] = {"result": rounded(run(seed)), **versions}
         self.runs = {name: dict(sorted(found.items())) for name, found in sorted(self.runs.items())}
+        self.path.parent.mkdir(exist_ok=True)
         self.path.write_text(json.dumps(self.runs, indent=1) + "\n")
         print(self.path.stem, group, "seed", seed, flush=True)
 
@@ -122,6 +123,10 @@ class Record:
         entries = [entry for by_seed in self.runs.values() for entry in by_seed.values()]
         return {name: sorted({entry[name] for entry in entries}) for name in ("python", "torch")}
 
+    def made_with(self):
+        """Return the versions as text."""
+        return {name: ", ".join(found) for name, found in self.versions().items()}
+
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
@@ -131,12 +136,13 @@ def mean(numbers):
     return f"{statistics.mean(numbers):.2f}" if numbers else "not measured"
 
 
-def cell(numbers):
+def cell(numbers, digits=3):
     """mean (lowest to highest) over the seeds"""
-    if not numbers:
+    if not len(numbers):
         return "not measured"
-    middle, low, high = (f"{value:.3f}" for value in (statistics.mean(numbers), min(numbers), max(numbers)))
-    return f"{middle} ({low} to {high})".replace("-0.000", "0.000")
+    middle, low, high = (f"{value:.{digits}f}" for value in (np.mean(numbers), min(numbers), max(numbers)))
+    zero = f"{0:.{digits}f}"
+    return f"{middle} ({low} to {high})".replace(f"-{zero}", zero)
 
 
 def text(*paragraphs):

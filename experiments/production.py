@@ -10,24 +10,17 @@ weights in experiments/runs/, not kept in the repository). The script turns the 
 
 import argparse
 import json
-import platform
-import sys
-import time
-from pathlib import Path
 
-import numpy as np
-import torch
-
-ROOT = Path(__file__).resolve().parents[1]
-RUNS, SHIPPED = ROOT / "experiments" / "runs", ROOT / "source"
-sys.path[:0] = [str(ROOT), str(SHIPPED), str(ROOT / "experiments")]
-
+import arms
 import extrapolation
+import numpy as np
 import serving_lab as serving
+import torch
 
 from autograder.reference import streaming_cache
 
-SEEDS = range(5)
+RECORD = arms.Record("week8", arms.RUNS)
+SEEDS = arms.SEEDS
 SINKS = 4
 WINDOW = serving.TRAINED
 TRUE = "4 sinks + 60, true positions"
@@ -66,8 +59,8 @@ STRETCHES = ((SETTLED, serving.LENGTH), (100, 188), (200, 288))  # multiples of 
 
 def model_of(seed):
     if seed == 0:
-        return serving.trained_model(SHIPPED / "week5_rope.npz")
-    return extrapolation.model_of(RUNS, "lm", "rope", seed)
+        return serving.trained_model(arms.SHIPPED / "week5_rope.npz")
+    return extrapolation.model_of(arms.RUNS, "lm", "rope", seed)
 
 
 def run(seed):
@@ -76,53 +69,28 @@ def run(seed):
     losses |= {name: serving.stream(model, tokens, rule) for name, rule in RULES.items()}
     end = {name: serving.at_the_end(rows) for name, rows in losses.items()}
     end[FRESH] = float(serving.recomputed(model, tokens).mean())
+    losses |= {name: serving.stream(model, tokens, rule) for name, rule in PAIR_RULES.items()}
     curves = {name: rows.mean(0).unflatten(0, (-1, EVERY)).mean(1).tolist() for name, rows in losses.items()}
-    pairs = {name: serving.stream(model, tokens, rule) for name, rule in PAIR_RULES.items()}
-    curves |= {name: rows.mean(0).unflatten(0, (-1, EVERY)).mean(1).tolist() for name, rows in pairs.items()}
+    curves = {name: [round(loss, 3) for loss in curve] for name, curve in curves.items()}
     return {"end": end, "curves": curves, "first": serving.weight_on_the_first(model, tokens)}
 
 
-def path_of(seed):
-    return RUNS / f"week8_{seed}.json"
-
-
-def run_missing():
-    RUNS.mkdir(parents=True, exist_ok=True)
+def measure():
     for seed in SEEDS:
-        if path_of(seed).exists():
-            continue
-        start = time.perf_counter()
-        result = run(seed)
-        result["made_with"] = {
-            "torch": torch.__version__.split("+")[0],
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-        }
-        path_of(seed).write_text(json.dumps(result, indent=1) + "\n")
-        print(f"seed {seed}: {time.perf_counter() - start:.0f} s, {result['end']}", flush=True)
+        RECORD.measure("stream", seed, run)
 
 
 def collected():
     """arm -> one number per seed; curves: arm -> one row per seed."""
-    runs = [json.loads(path_of(seed).read_text()) for seed in SEEDS]
     return {
         "seeds": len(SEEDS),
-        "made_with": runs[0]["made_with"],
+        "made_with": RECORD.made_with(),
         "every": EVERY,
-        "end": {arm: [round(run["end"][arm], 4) for run in runs] for arm in ARMS},
-        "curves": {
-            arm: [[round(loss, 3) for loss in run["curves"][arm]] for run in runs] for arm in ARMS if arm != FRESH
-        },
-        "pairs": {rule: [[round(loss, 3) for loss in run["curves"][rule]] for run in runs] for rule in PAIR_RULES},
-        "first": [[round(share, 4) for share in run["first"]] for run in runs],
+        "end": {arm: RECORD.values("stream", "end", arm) for arm in ARMS},
+        "curves": {arm: RECORD.values("stream", "curves", arm) for arm in ARMS if arm != FRESH},
+        "pairs": {rule: RECORD.values("stream", "curves", rule) for rule in PAIR_RULES},
+        "first": RECORD.values("stream", "first"),
     }
-
-
-def cell(numbers, digits=2):
-    """mean (lowest to highest) over the seeds"""
-    text = f"{np.mean(numbers):.{digits}f} ({min(numbers):.{digits}f} to {max(numbers):.{digits}f})"
-    zero = f"{0:.{digits}f}"
-    return text.replace(f"-{zero}", zero)
 
 
 def tables(data):
@@ -133,49 +101,38 @@ def tables(data):
     lines = [
         "# Week 8: what was measured",
         "",
-        "Made by `experiments/production.py` (`make experiments`); do not edit. Mean (lowest to highest) over "
-        f"{data['seeds']} training",
-        f"seeds, PyTorch {made['torch']}, Python {made['python']}, NumPy {made['numpy']}. Week 5's language model with "
-        "RoPE, two layers, trained on",
-        f"{serving.TRAINED} characters; seed 0 is the shipped checkpoint. {len(serving.texts())} texts of "
-        f"{serving.LENGTH} characters, fed one at a time. Loss in nats: of the last {serving.TARGETS}, and minus the",
-        f"recomputed window of the same seed; settled, of the characters {SETTLED} to {serving.LENGTH - 1}, and minus the "
-        "cached window.",
-        "",
-        "| | last | minus recomputed | settled | minus cached window |",
-        "|---|---|---|---|---|",
+        *arms.text(
+            f"""Made by `experiments/production.py` (`make experiments`); do not edit. Mean (lowest to highest) over
+            {data["seeds"]} training seeds, PyTorch {made["torch"]}, Python {made["python"]}. Week 5's language model
+            with RoPE, two layers, trained on {serving.TRAINED} characters; seed 0 is the shipped checkpoint.
+            {len(serving.texts())} texts of {serving.LENGTH} characters, fed one at a time. Loss in nats: of the last
+            {serving.TARGETS}, and minus the recomputed window of the same seed; settled, of the characters {SETTLED}
+            to {serving.LENGTH - 1}, and minus the cached window."""
+        ),
     ]
+    rows = []
     for arm in ARMS:
-        row = [cell(data["end"][arm], 3), cell(np.array(data["end"][arm]) - fresh, 3)]
-        row += [cell(settled[arm], 3), cell(settled[arm] - window, 3)] if arm in settled else ["", ""]
-        lines += [f"| {arm} | " + " | ".join(row) + " |"]
+        row = [arm, arms.cell(data["end"][arm]), arms.cell(np.array(data["end"][arm]) - fresh)]
+        rows.append(row + ([arms.cell(settled[arm]), arms.cell(settled[arm] - window)] if arm in settled else ["", ""]))
+    lines += arms.table("Loss", ["", "last", "minus recomputed", "settled", "minus cached window"], rows)
     by_pair = {"true positions in all pairs": data["curves"][TRUE], **data["pairs"]}
     excess = {name: np.array(rows) - data["curves"]["window of 64, cached"] for name, rows in by_pair.items()}
     middle = excess["true positions in all pairs"].mean(0)
     peaks = [i for i in range(1, len(middle) - 1) if middle[i] > max(0.2, middle[i - 1], middle[i + 1])]
     header = [f"{start} to {end - 1}" for start, end in STRETCHES]
-    lines += [
-        "",
-        "4 sinks + 60, minus the cached window, by the distance of the newest token to the first (a mean over characters;",
-        "pair 3 makes a turn in 199):",
-        "",
-        "| | " + " | ".join(header) + " |",
-        "|---" * (len(header) + 1) + "|",
+    rows = [
+        [name, *(arms.cell(found[:, start // EVERY : end // EVERY].mean(1)) for start, end in STRETCHES)]
+        for name, found in excess.items()
     ]
-    for name, rows in excess.items():
-        row = [cell(rows[:, start // EVERY : end // EVERY].mean(1), 3) for start, end in STRETCHES]
-        lines += [f"| {name} | " + " | ".join(row) + " |"]
-    lines += [
-        "",
-        "Peaks of the first row's mean over the seeds, if above 0.2 nats: the points of the curve "
-        f"({EVERY} characters each) that begin",
-        f"at {', '.join(str(EVERY * i) for i in peaks)}.",
-        "",
-        "Share of the attention that a head gives to the first token of a text of "
-        f"{serving.TRAINED} characters (queries of the second half,",
-        f"8 heads, five seeds): {min(shares):.3f} to {max(shares):.3f}; an equal share would be about 0.02.",
-        "",
-    ]
+    title = "4 sinks + 60, minus the cached window, by the distance of the newest token to the first"
+    lines += arms.table(f"{title} (a mean over characters; pair 3 makes a turn in 199)", ["", *header], rows)
+    lines += arms.text(
+        f"""Peaks of the first row's mean over the seeds, if above 0.2 nats: the points of the curve ({EVERY} characters
+        each) that begin at {", ".join(str(EVERY * i) for i in peaks)}.""",
+        f"""Share of the attention that a head gives to the first token of a text of {serving.TRAINED} characters
+        (queries of the second half, 8 heads, five seeds): {min(shares):.3f} to {max(shares):.3f}; an equal share would
+        be about 0.02.""",
+    )
     return "\n".join(lines)
 
 
@@ -184,7 +141,7 @@ if __name__ == "__main__":
     parser.add_argument("--table", action="store_true", help="no run, only the table and the shipped file")
     torch.set_num_threads(1)
     if not parser.parse_args().table:
-        run_missing()
+        measure()
     results = collected()
-    (ROOT / "experiments" / "results_week8.md").write_text(tables(results), encoding="utf-8")
-    (SHIPPED / "week8_results.json").write_text(json.dumps(results) + "\n")
+    (arms.HERE / "results_week8.md").write_text(tables(results), encoding="utf-8")
+    (arms.SHIPPED / "week8_results.json").write_text(json.dumps(results) + "\n")

@@ -3,33 +3,26 @@
     python experiments/relative_bias.py            # everything that is missing (about fifteen minutes on one core)
     python experiments/relative_bias.py --table    # only the table and the shipped file, from experiments/runs/
 
-Every run writes its numbers to experiments/runs/ (not kept in the repository); delete a file to repeat its run. The
-script turns them into experiments/results_week6.md (mean and spread over seeds, for people) and
-source/week6_results.json (every seed's numbers and the versions, for the notebook).
+Every run writes its numbers to experiments/runs/week6.json (not kept in the repository). The script turns them into
+experiments/results_week6.md (mean and spread over seeds, for people) and source/week6_results.json (every seed's
+numbers and the versions, for the notebook).
 """
 
 import argparse
 import json
-import platform
 import statistics
-import sys
 import time
-from pathlib import Path
 
+import arms
+import ready_encodings as ready
+import relative_tasks as tasks
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-ROOT = Path(__file__).resolve().parents[1]
-RUNS, SHIPPED, REPORT = ROOT / "experiments" / "runs", ROOT / "source", ROOT / "experiments" / "results_week6.md"
-sys.path[:0] = [str(ROOT), str(SHIPPED)]
-
-import ready_encodings as ready
-import relative_tasks as tasks
-
 from autograder import reference
 
-SEEDS = range(5)
+RECORD = arms.Record("week6", arms.RUNS)
 TRAINED, TESTED = 16, (16, 64)
 SIZE = tasks.WIDTH // tasks.HEADS
 SPAN = 8  # DeBERTa's span and Shaw's clip: twice the largest offset of the tasks
@@ -293,42 +286,22 @@ TITLES = {
 }
 
 
-def path_of(group, arm, seed):
-    name = "".join(c if c.isalnum() else "_" for c in arm)
-    return RUNS / f"week6_{group}_{name}_{seed}.json"
-
-
-def run_missing():
-    RUNS.mkdir(parents=True, exist_ok=True)
-    for group, (run, arms, _) in GROUPS.items():
-        for arm in arms:
-            for seed in SEEDS:
-                path = path_of(group, arm, seed)
-                if path.exists():
-                    continue
-                start = time.perf_counter()
-                accuracy = [round(value, 4) for value in run(group, arm, seed)]
-                path.write_text(json.dumps({"accuracy": accuracy, "seconds": round(time.perf_counter() - start, 1)}))
-                print(f"{path.stem}: {accuracy}, {time.perf_counter() - start:.0f} s", flush=True)
+def measure():
+    for group, (run, names, _) in GROUPS.items():
+        for name in names:
+            for seed in arms.SEEDS:
+                RECORD.measure(f"{group}: {name}", seed, lambda seed, run=run, arm=(group, name): run(*arm, seed))
 
 
 def collected():
     """group -> arm -> one row per seed, one number per length; and the versions used."""
     data = {
-        "made_with": {
-            "torch": torch.__version__.split("+")[0],
-            "python": platform.python_version(),
-            "threads": 1,
-            "seeds": len(SEEDS),
-        },
-        "tested": {},
+        "made_with": RECORD.made_with() | {"threads": 1, "seeds": len(arms.SEEDS)},
+        "tested": {group: list(lengths) for group, (_, _, lengths) in GROUPS.items()},
     }
-    for group, (_, arms, lengths) in GROUPS.items():
-        data["tested"][group] = list(lengths)
-        data[group] = {
-            arm: [json.loads(path_of(group, arm, seed).read_text())["accuracy"] for seed in SEEDS] for arm in arms
-        }
-    return data
+    return data | {
+        group: {name: RECORD.values(f"{group}: {name}") for name in names} for group, (_, names, _) in GROUPS.items()
+    }
 
 
 def cell(numbers):
@@ -364,17 +337,12 @@ def tables(data):
     return "\n".join(lines)
 
 
-def ship():
-    data = collected()
-    REPORT.write_text(tables(data), encoding="utf-8")
-    (SHIPPED / "week6_results.json").write_text(json.dumps(data) + "\n")
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--table", action="store_true", help="no training, only the table and the shipped file")
-    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if not arguments.table:
-        run_missing()
-    ship()
+    if not parser.parse_args().table:
+        measure()
+    results = collected()
+    (arms.HERE / "results_week6.md").write_text(tables(results), encoding="utf-8")
+    (arms.SHIPPED / "week6_results.json").write_text(json.dumps(results) + "\n")

@@ -202,13 +202,13 @@ def measure():
 
 
 def page():
-    versions = RECORD.versions()
+    versions = RECORD.made_with()
     lines = [
         "# Weeks 3 and 4: what was measured",
         "",
         *arms.text(
             f"""Made by `experiments/weeks34.py`; do not edit. Mean (lowest to highest) over {len(SEEDS)} training seeds,
-            or as many as the row says. Python {", ".join(versions["python"])}, torch {", ".join(versions["torch"])},
+            or as many as the row says. Python {versions["python"]}, torch {versions["torch"]},
             CPU, one thread. What clipping does to week 3's head: results_distances.md."""
         ),
     ]

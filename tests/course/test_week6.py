@@ -99,7 +99,9 @@ def test_the_bias_that_is_missing_is_the_one_that_is_named():
 # ---- shipped results ------------------------------------------------------------------------------------------------
 
 
-def test_the_table_is_made_from_the_shipped_results():
+def test_the_table_is_made_from_the_shipped_results(monkeypatch):
+    monkeypatch.syspath_prepend(COURSE / "source")
+    monkeypatch.syspath_prepend(COURSE / "experiments")
     experiments = load("experiments/relative_bias.py")
     results = json.loads((COURSE / "source" / "week6_results.json").read_text())
     assert (COURSE / "experiments" / "results_week6.md").read_text(encoding="utf-8") == experiments.tables(results)
