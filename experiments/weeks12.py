@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
+import arms
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -228,18 +229,10 @@ def pairs_kept(keep: Callable[[Tensor], Tensor]) -> Tensor:
     return sinusoidal_positional_encoding(128, 64) * keep(wavelengths).repeat_interleave(2)
 
 
-def latest_keys(count: int) -> Tensor:
-    offsets = torch.arange(128)[:, None] - torch.arange(128)
-    return (offsets >= 0) & (offsets < count)
-
-
-def random_keys(count: int, batch: int) -> Tensor:
+def random_keys(count: int) -> Tensor:
     """Return a mask of the right key and ``count - 1`` others, drawn from the query's own and all earlier keys."""
-    offsets = torch.arange(128)[:, None] - torch.arange(128)
-    drawn = torch.rand(batch, 128, 128, generator=torch.Generator().manual_seed(7))
-    drawn = drawn.masked_fill(offsets < 0, -1.0).masked_fill(offsets == 3, 2.0)
-    mask = torch.zeros(batch, 128, 128, dtype=torch.bool).scatter_(2, drawn.topk(count, dim=-1).indices, True)
-    return mask & (offsets >= 0)
+    needed, allowed = (mask.expand(256, -1, -1) for mask in (arms.distances(128) == 3, arms.latest(128)))
+    return arms.drawn(needed, allowed, count, seed=7)
 
 
 @torch.no_grad()
@@ -254,12 +247,12 @@ def alone(model: LookBack, first: int) -> float:
     """Return the accuracy on 32 tokens from ``first`` on that see only one another: far positions, but no more keys."""
     tokens, answers = look_back_texts(256, 128, torch.Generator().manual_seed(100))
     visible = (torch.arange(128) >= first) | torch.eye(128, dtype=torch.bool)  # earlier queries see themselves
-    right = model(tokens, latest_keys(128) & visible).argmax(-1) == answers
+    right = model(tokens, arms.latest(128) & visible).argmax(-1) == answers
     return float(right[:, first + 3 : first + 32].float().mean())
 
 
 def look_back_ablation() -> str:
-    arms = {
+    tables = {
         "all 32 pairs": pairs_kept(lambda w: w > 0),
         "wavelength at most 32 (6 pairs)": pairs_kept(lambda w: w <= 32),
         "wavelength above 32 (26 pairs)": pairs_kept(lambda w: w > 32),
@@ -275,7 +268,7 @@ def look_back_ablation() -> str:
         "blocks from 32, 48, 64, 80",
     ]
     rows = []
-    for name, table_of_arm in arms.items():
+    for name, table_of_arm in tables.items():
         models = [train_look_back(table_of_arm, seed) for seed in SEEDS]
         tokens, answers = look_back_texts(256, 32, torch.Generator().manual_seed(102))
         with torch.no_grad():
@@ -283,8 +276,8 @@ def look_back_ablation() -> str:
         measured = [
             within,
             [beyond(m) for m in models],
-            *([beyond(m, latest_keys(n)) for m in models] for n in counts),
-            *([beyond(m, random_keys(n, 256)) for m in models] for n in (32, 8)),
+            *([beyond(m, arms.latest(128, n)) for m in models] for n in counts),
+            *([beyond(m, random_keys(n)) for m in models] for n in (32, 8)),
             [alone(m, 96) for m in models],
         ]
         blocks = [alone(m, first) for m in models for first in (32, 48, 64, 80)]
