@@ -45,8 +45,7 @@ def language_model(seed):
         with np.load(arms.SHIPPED / "week5_rope.npz") as shipped:
             model.load_state_dict({key: torch.from_numpy(shipped[key]).float() for key in shipped.files})
         return model.eval()
-    arms.RUNS.mkdir(exist_ok=True)
-    return extrapolation.model_of(arms.RUNS, "lm", "rope", seed)
+    return extrapolation.model_of("lm", "rope", seed)
 
 
 @torch.no_grad()
@@ -159,8 +158,7 @@ def t5_loss(model, length, visible):
 
 def run_t5(seed):
     """Measure the effect of more keys alone: T5's bias meets no new bucket."""
-    arms.RUNS.mkdir(exist_ok=True)
-    model, n = extrapolation.model_of(arms.RUNS, "lm", "t5", seed), max(LENGTHS)
+    model, n = extrapolation.model_of("lm", "t5", seed), max(LENGTHS)
     shape = (8, 1, n, n)
     few = arms.drawn(arms.latest(n, NEAR).expand(shape), arms.latest(n).expand(shape), TRAINED)
     return {
@@ -185,7 +183,7 @@ def needle(model, length, reach=None, window=None, size=128):
 
 
 def run_needle(seed, lengths=NEEDLE_LENGTHS):
-    model = extrapolation.model_of(arms.RUNS, "needle", "rope", seed)
+    model = extrapolation.model_of("needle", "rope", seed)
     return {
         name: {length: needle(model, length, reach, window) for length in lengths}
         for name, (reach, window) in RULES.items()

@@ -1,38 +1,31 @@
 """Week 5's experiments: train small models, measure them beyond their training length, write the shipped files.
 
     python experiments/extrapolation.py              # everything that is missing (about an hour on one core)
-    python experiments/extrapolation.py --measure    # measure again what is trained already, then the tables and files
+    python experiments/extrapolation.py --measure    # measure all trained models again, then the tables and files
     python experiments/extrapolation.py --table      # only the tables and the shipped files
 
-Training and measuring are separate: every trained model saves its weights in experiments/runs/ (or --runs; not kept in
-the repository), every measured one its numbers, so an interrupted series resumes where it stopped. The script turns
-them into experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's
-numbers, for the notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
+Training and measuring are separate: every trained model saves its weights in experiments/runs/ (not kept in the
+repository), every measured one its numbers, so an interrupted series resumes where it stopped. The script turns them
+into experiments/results.md (mean and spread over seeds, for people), source/week5_results.json (every seed's numbers,
+for the notebook) and the checkpoints beside it (NumPy .npz, float16; the state_dict and nothing else).
 """
 
 import argparse
 import json
 import math
-import platform
 import statistics
-import sys
-import time
 from itertools import pairwise
-from pathlib import Path
 
+import arms
 import numpy as np
+import ready_encodings as ready
 import torch
 import torch.nn.functional as F
 
-ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = ROOT / "source"
-sys.path[:0] = [str(ROOT), str(SHIPPED)]
-
-import ready_encodings as ready
-
 from autograder import reference
 
-SEEDS = range(5)
+RECORD = arms.Record("week5", arms.RUNS)
+SEEDS = arms.SEEDS
 TRAINED, TESTED, TARGETS, WINDOWS = 64, (64, 128, 256, 512), 32, 96
 STEPS = 1000
 LANGUAGE = (*ready.ENCODINGS, ready.HYBRID)
@@ -53,17 +46,14 @@ def untrained(task, encoding):
     return ready.SmallTransformer(ready.NUMBERS, encoding, max_len=32, n_outputs=2, is_causal=False, pool=True)
 
 
-def trained(task, encoding, seed):
-    torch.manual_seed(seed)
+def train(model, task, seed):
     generator = torch.Generator().manual_seed(seed)
-    model = untrained(task, encoding)
     if task == "lm":
         ready.train(model, ready.text_batches(ready.english()[0], TRAINED, 32, seed), STEPS)
     elif task == "needle":
         ready.train(model, lambda: ready.needles(32, 64, generator), 300, loss_of=ready.needle_loss)
     else:
         ready.train(model, lambda: ready.sequences(128, 8, generator)[:2], 800, learning_rate=3e-3)
-    return model
 
 
 # ---- language model -------------------------------------------------------------------------------------------------
@@ -332,32 +322,17 @@ JOBS = [
 ]
 
 
-def model_of(runs, task, encoding, seed):
+def model_of(task, encoding, seed):
     """Return the trained model: from its file, or trained now and saved."""
-    path = runs / f"{task}_{encoding}_{seed}.npz"
-    if not path.exists():
-        np.savez(path, **{key: value.numpy() for key, value in trained(task, encoding, seed).state_dict().items()})
+    torch.manual_seed(seed)
     model = untrained(task, encoding)
-    with np.load(path) as arrays:
-        model.load_state_dict({key: torch.from_numpy(arrays[key]) for key in arrays.files})
-    return model.eval()
+    return arms.kept(f"{task}_{encoding}_{seed}", model, lambda model: train(model, task, seed))
 
 
-def run_missing(runs, again):
-    runs.mkdir(parents=True, exist_ok=True)
-    for number, (task, encoding, seed) in enumerate(JOBS, start=1):
-        name = f"{task}_{encoding}_{seed}"
-        path, start = runs / f"{name}.json", time.perf_counter()
-        if (again and not (runs / f"{name}.npz").exists()) or (not again and path.exists()):
-            continue
-        result = MEASURE[task](encoding, seed, model_of(runs, task, encoding, seed))
-        path.write_text(json.dumps({"result": result, "versions": versions()}, indent=1) + "\n")
-        print(f"{number}/{len(JOBS)} {name}: {time.perf_counter() - start:.0f} s", flush=True)
-
-
-def versions():
-    """Return the versions that the numbers depend on; the text comes with Python."""
-    return {"Python": platform.python_version(), "PyTorch": torch.__version__.split("+")[0], "NumPy": np.__version__}
+def measure_missing():
+    for task, encoding, seed in JOBS:
+        run = lambda seed, t=task, e=encoding: MEASURE[t](e, seed, model_of(t, e, seed))  # noqa: E731
+        RECORD.measure(f"{task}, {encoding}", seed, run)
 
 
 # ---- tables and shipped files ---------------------------------------------------------------------------------------
@@ -365,34 +340,17 @@ def versions():
 KINDS = ("all", *ready.KINDS)
 
 
-def collected(runs):
+def collected():
     """Return all measured runs as one nested dict: ... -> one entry per seed."""
 
-    def loaded(task, encoding):
-        paths = [runs / f"{task}_{encoding}_{seed}.json" for seed in SEEDS]
-        return [json.loads(path.read_text()) for path in paths if path.exists()]
-
     def rows(task, encoding, *path):
-        found = []
-        for run in loaded(task, encoding):
-            value = run["result"]
-            for key in path:
-                value = value.get(key)
-                if value is None:
-                    break
-            else:
-                found.append(rounded(list(value.values()) if isinstance(value, dict) else value))
-        return found
+        found = RECORD.values(f"{task}, {encoding}", *path)
+        return [list(value.values()) if isinstance(value, dict) else value for value in found]
 
-    rope = loaded("lm", "rope")[0]["result"]
-    made = [
-        run["versions"]
-        for task, encodings in (("lm", LANGUAGE), ("needle", NEEDLE), ("order", ORDER))
-        for encoding in encodings
-        for run in loaded(task, encoding)
-    ]
+    rope = RECORD.values("lm, rope")[0]
+    versions = RECORD.versions()
     return {
-        "versions": {name: sorted({run[name] for run in made}) for name in made[0]},
+        "versions": {"Python": versions["python"], "PyTorch": versions["torch"]},
         "trained": TRAINED,
         "tested": list(TESTED),
         "needle_tested": list(NEEDLE_TESTED),
@@ -414,24 +372,17 @@ def collected(runs):
         "fine_tuned": {method: rows("lm", "rope", "fine_tuned", method) for method in rope["fine_tuned"]},
         "needle": {e: {what: rows("needle", e, what) for what in ("found", "filler", "map")} for e in NEEDLE},
         "needle_log_n": rows("needle", "alibi", "log n"),
-        "needle_by_value": [
-            run["result"]["by_value"] | {"found": rounded(run["result"]["by_value"]["found"])}
-            for run in loaded("needle", "alibi")
-        ],
+        "needle_by_value": RECORD.values("needle, alibi", "by_value"),
         "needle_at_4096": rows("needle", ready.HYBRID, "at 4096"),
         "order": {
             e: {
-                kind: [rounded([run["result"][str(n)][kind] for n in ORDER_TESTED]) for run in loaded("order", e)]
+                kind: [[run[str(n)][kind] for n in ORDER_TESTED] for run in RECORD.values(f"order, {e}")]
                 for kind in KINDS
             }
             for e in ORDER
         },
         "order_close": {kind: rows("order", "rope", "close", kind) for kind in KINDS},
     }
-
-
-def rounded(value):
-    return [rounded(part) for part in value] if isinstance(value, list) else round(value, 4)
 
 
 def cell(numbers):
@@ -575,22 +526,23 @@ def tables(data):
     return "\n".join(lines)
 
 
-def ship(runs):
-    data = collected(runs)
-    (ROOT / "experiments" / "results.md").write_text(tables(data), encoding="utf-8")
-    (SHIPPED / "week5_results.json").write_text(json.dumps(data) + "\n")
+def ship():
+    data = collected()
+    (arms.HERE / "results.md").write_text(tables(data), encoding="utf-8")
+    (arms.SHIPPED / "week5_results.json").write_text(json.dumps(data) + "\n")
     for run, name in (("lm_rope_0", "week5_rope.npz"), ("needle_alibi_0", "week5_needle.npz")):
-        with np.load(runs / f"{run}.npz") as arrays:
-            np.savez(SHIPPED / name, **{key: arrays[key].astype(np.float16) for key in arrays.files})
+        with np.load(arms.RUNS / f"{run}.npz") as arrays:
+            np.savez(arms.SHIPPED / name, **{key: arrays[key].astype(np.float16) for key in arrays.files})
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--measure", action="store_true", help="measure again what is trained")
+    parser.add_argument("--measure", action="store_true", help="measure all again")
     parser.add_argument("--table", action="store_true", help="no training, no measuring")
-    parser.add_argument("--runs", type=Path, default=ROOT / "experiments" / "runs", help="where runs are kept")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.measure:
+        RECORD.runs = {}
     if not arguments.table:
-        run_missing(arguments.runs, arguments.measure)
-    ship(arguments.runs)
+        measure_missing()
+    ship()

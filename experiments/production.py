@@ -60,7 +60,7 @@ STRETCHES = ((SETTLED, serving.LENGTH), (100, 188), (200, 288))  # multiples of 
 def model_of(seed):
     if seed == 0:
         return serving.trained_model(arms.SHIPPED / "week5_rope.npz")
-    return extrapolation.model_of(arms.RUNS, "lm", "rope", seed)
+    return extrapolation.model_of("lm", "rope", seed)
 
 
 def run(seed):

@@ -46,7 +46,9 @@ def test_the_trusted_model_sees_what_a_call_leaves_behind():
     assert seen["recorded a graph"] and seen["has gradients"] and seen["lengths"] == [3]
 
 
-def test_the_table_is_made_from_the_shipped_results():
+def test_the_table_is_made_from_the_shipped_results(monkeypatch):
+    monkeypatch.syspath_prepend(COURSE / "source")
+    monkeypatch.syspath_prepend(COURSE / "experiments")
     experiments = load("experiments/extrapolation.py")
     results = json.loads((COURSE / "source" / "week5_results.json").read_text())
     assert (COURSE / "experiments" / "results.md").read_text(encoding="utf-8") == experiments.tables(results)
