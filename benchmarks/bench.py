@@ -7,7 +7,6 @@ compared with stock, since its time goes to the same stages.
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -15,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from measure import QUIET, load, machine, measure
+from measure import COURSE, QUIET, autograde, load, machine, measure, plain_environment
 from nbgrader.api import Gradebook, MissingEntry
-from stages import COURSE, in_own_process, start_up
+from stages import in_own_process, start_up
 from stock import make_stock_root
 
 from autograder.classroom import Student, make_course_root, simulate
@@ -72,11 +71,7 @@ def week(assignment: str, count: int, fresh: bool = False) -> dict:
 
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         root, stock = Path(scratch) / "ours", Path(scratch) / "stock"
-        make_course_root(COURSE, root, [assignment])
-        students = simulate(COURSE, root, assignment, count)
-        (state_folder(root) / "seed").write_text(
-            "benchmark\n"
-        )  # the same hidden inputs for both, even in a run in pieces
+        students = simulated(root, [assignment], count)[assignment]
         keep("assignment", lambda: assignment)
         keep("students", lambda: count)
         keep("load", load)
@@ -93,9 +88,7 @@ def _measure_stages(keep: Callable[[str, Callable[[], object]], None], assignmen
     def class_of(size: int, name: str) -> Path:
         other = root.with_name(name)
         if not other.exists():
-            make_course_root(COURSE, other, [assignment])
-            simulate(COURSE, other, assignment, size)
-            (state_folder(other) / "seed").write_text("benchmark\n")
+            simulated(other, [assignment], size)
         return other
 
     def of_further_ones(what: str) -> dict:
@@ -124,9 +117,7 @@ def together(assignments: list[str], count: int, fresh: bool = False) -> dict:
     kept = {} if fresh or not path.is_file() else json.loads(path.read_text())
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         root = Path(scratch) / "ours"
-        make_course_root(COURSE, root, assignments)
-        students = {assignment: simulate(COURSE, root, assignment, count) for assignment in assignments}
-        (state_folder(root) / "seed").write_text("benchmark\n")
+        students = simulated(root, assignments, count)
         if not kept:
             print(f"{TOGETHER}: ours …", flush=True)
             kept = {"assignment": TOGETHER, "students": count, "load": load(), "ours": _ours(root, assignments)}
@@ -144,12 +135,18 @@ def together(assignments: list[str], count: int, fresh: bool = False) -> dict:
     return kept
 
 
+def simulated(root: Path, assignments: list[str], count: int) -> dict[str, list[Student]]:
+    """Make a course root with a simulated class, and the same hidden inputs each time: so for both sides, in pieces too."""
+    make_course_root(COURSE, root, assignments)
+    (state_folder(root) / "seed").write_text("benchmark\n")
+    return {assignment: simulate(COURSE, root, assignment, count) for assignment in assignments}
+
+
 def _ours(root: Path, assignments: list[str], *more: str, every: float = 1.0) -> dict:
     """Run the recipe of `make autograde` on this course root."""
     shutil.rmtree(root / "autograded", ignore_errors=True)
-    wanted = ",".join(assignments)
-    command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", wanted, *more]
-    measured = measure(command, every, env=_plain_environment(), cwd=COURSE, stdout=_log(root), stderr=_log(root))
+    command = autograde(root, ",".join(assignments), *more)
+    measured = measure(command, every, env=plain_environment(), cwd=COURSE, stdout=_log(root), stderr=_log(root))
     if measured.code:
         raise SystemExit(f"grading failed: see {_log(root).name}")
     return asdict(measured)
@@ -157,15 +154,10 @@ def _ours(root: Path, assignments: list[str], *more: str, every: float = 1.0) ->
 
 def _stock(ours: Path, root: Path, assignment: str, command: list[str], log: Path) -> dict:
     make_stock_root(ours, root, assignment, class_seed(ours, assignment))
-    measured = measure(command, cwd=root, env=_plain_environment(), stdout=_log(log), stderr=_log(log))
+    measured = measure(command, cwd=root, env=plain_environment(), stdout=_log(log), stderr=_log(log))
     return asdict(measured) | {
         "scores": gradebook_scores(root, assignment)
     }  # stock fails if it cannot read a submission
-
-
-def _plain_environment() -> dict[str, str]:
-    scripts = str(Path(sys.executable).parent)
-    return os.environ | {"PYTHONPATH": str(COURSE), "PATH": scripts + os.pathsep + os.environ["PATH"]}
 
 
 def _log(path: Path):

@@ -15,14 +15,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import _plain_environment, gradebook_scores
-from measure import QUIET, load, machine, measure
+from bench import gradebook_scores
+from measure import COURSE, QUIET, autograde, load, machine, measure, plain_environment
 from scale import left_behind, wrong_scores
 
 from autograder.classroom import make_course_root, simulate
 from autograder.course import assignment_of
 
-COURSE, REPORT = Path(__file__).resolve().parents[1], Path(__file__).parent / "results_cluster.md"
+REPORT = Path(__file__).parent / "results_cluster.md"
 
 
 def main() -> int:
@@ -35,13 +35,12 @@ def main() -> int:
         root, folder = Path(scratch) / "course", Path(scratch)
         make_course_root(COURSE, root, [assignment])
         students = simulate(COURSE, root, assignment, options.students)
-        environment = _plain_environment() | {"TMPDIR": temporary}
+        environment = plain_environment() | {"TMPDIR": temporary}
         with cluster(folder, environment | {"TMPDIR": scratch}) as (scheduler, workers):
             killer = Killer(workers[-1], root, assignment, options.students // 3)
-            command = ["autograde", "--week", assignment, "--scheduler", str(scheduler)]
             with open(folder / "run.log", "w") as log:
                 measured = measure(
-                    [sys.executable, "-m", "autograder", "--root", str(root), *command],
+                    autograde(root, assignment, "--scheduler", str(scheduler)),
                     every=5.0,
                     env=environment,
                     cwd=COURSE,

@@ -1,7 +1,6 @@
 """Time of one submission by itself, compared with `import torch`: a week's solution in a new, ungraded course root."""
 
 import argparse
-import os
 import shutil
 import statistics
 import subprocess
@@ -10,15 +9,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from measure import load, machine
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from measure import COURSE, autograde, load, machine, plain_environment
 
 from autograder.classroom import make_course_root
 from autograder.course import assignment_of
 from autograder.manifest import MANIFEST
 
-COURSE = Path(__file__).resolve().parents[1]
 REPORT = COURSE / "benchmarks" / "results_first.md"
 ROUNDS = 7  # in each: torch, the submission, torch
 GOAL = 2.0  # times `import torch`, median
@@ -52,9 +48,7 @@ def one_round(assignment: str) -> tuple[float, float, float]:
         root = Path(scratch) / "course"
         make_course_root(COURSE, root, [assignment])
         shutil.copytree(COURSE / "solutions" / assignment, root / "submitted" / "ada" / assignment)
-        verdict = seconds_of(
-            [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", assignment]
-        )
+        verdict = seconds_of(autograde(root, assignment))
         assert (root / "autograded" / "ada" / assignment / f"{assignment}.ipynb").is_file()
     torch = (before + seconds_of([sys.executable, "-c", "import torch"])) / 2
     return torch, verdict, verdict / torch
@@ -62,9 +56,7 @@ def one_round(assignment: str) -> tuple[float, float, float]:
 
 def seconds_of(command: list[str]) -> float:
     start = time.perf_counter()
-    subprocess.run(
-        command, check=True, cwd=COURSE, env=os.environ | {"PYTHONPATH": str(COURSE)}, stdout=subprocess.DEVNULL
-    )
+    subprocess.run(command, check=True, cwd=COURSE, env=plain_environment(), stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 

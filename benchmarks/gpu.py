@@ -5,7 +5,6 @@ benchmarks/results_gpu.md.
 """
 
 import argparse
-import os
 import sys
 import tempfile
 import threading
@@ -16,19 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench import differences, gradebook_scores
-from measure import load, machine, measure
+from bench import differences, gradebook_scores, simulated
+from measure import COURSE, autograde, load, machine, measure, plain_environment
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.benchmark import Timer
 
-from autograder.classroom import make_course_root, simulate
 from autograder.course import assignment_of
-from autograder.grading.course_state import state_folder
 from autograder.grading.sandbox.process_tree import gpu_memory_by_process
 from autograder.reference import alibi_bias, alibi_slopes, apply_rotary_emb
 from autograder.reference.attention import attend, causal_mask
 
-COURSE, REPORT = Path(__file__).resolve().parents[1], Path(__file__).parent / "results_gpu.md"
+REPORT = Path(__file__).parent / "results_gpu.md"
 AT_ONCE = 4  # submissions at the same time, as in any run on a GPU
 
 
@@ -75,12 +72,9 @@ def grade(assignment: str, count: int, device: str) -> OnDevice:
     """Run the recipe of `make autograde` with this device, on a new class."""
     with tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch:
         root = Path(scratch) / "course"
-        make_course_root(COURSE, root, [assignment])
-        students = simulate(COURSE, root, assignment, count)
-        (state_folder(root) / "seed").write_text("benchmark\n")  # the same hidden inputs on both devices
-        command = [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", assignment]
-        command += ["--workers", str(AT_ONCE)]
-        environment = os.environ | {"PYTHONPATH": str(COURSE), "AUTOGRADER_DEVICE": device}
+        students = simulated(root, [assignment], count)[assignment]
+        command = autograde(root, assignment, "--workers", str(AT_ONCE))
+        environment = plain_environment() | {"AUTOGRADER_DEVICE": device}
         with open(Path(scratch) / "log", "w") as log, _GpuMemory(device) as memory:
             measured = measure(command, env=environment, cwd=COURSE, stdout=log, stderr=log)
         if measured.code:

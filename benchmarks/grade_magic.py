@@ -10,14 +10,11 @@ import time
 from pathlib import Path
 
 from jupyter_client.manager import start_new_kernel
-from measure import cpu_of_tree, load
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from measure import COURSE, cpu_of_tree, load
 
 from autograder.course import assignment_of
 from autograder.manifest import MANIFEST
 
-COURSE = Path(__file__).resolve().parents[1]
 REPORT = COURSE / "benchmarks" / "results_grade.md"
 CALLS = 10
 GOAL = 2.0  # seconds, median of ten after the first, on two idle cores

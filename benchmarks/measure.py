@@ -5,6 +5,7 @@ import os
 import platform
 import resource
 import subprocess
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -12,7 +13,18 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+COURSE = Path(__file__).resolve().parents[1]
 TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def autograde(root: Path, weeks: str, *more: str) -> list[str]:
+    """The command behind `make autograde`."""
+    return [sys.executable, "-m", "autograder", "--root", str(root), "autograde", "--week", weeks, *more]
+
+
+def plain_environment() -> dict[str, str]:
+    scripts = str(Path(sys.executable).parent)
+    return os.environ | {"PYTHONPATH": str(COURSE), "PATH": scripts + os.pathsep + os.environ["PATH"]}
 
 
 @dataclass

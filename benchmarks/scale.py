@@ -11,14 +11,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import _plain_environment, gradebook_scores
-from measure import QUIET, Measured, descendants, load, machine, measure
+from bench import gradebook_scores
+from measure import COURSE, QUIET, Measured, autograde, descendants, load, machine, measure, plain_environment
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.course import assignment_of
 
 AROUND = 3  # small classes before the large one, and after it: a machine's speed differs from minute to minute
-COURSE, REPORT = Path(__file__).resolve().parents[1], Path(__file__).parent / "results_scale.md"
+REPORT = Path(__file__).parent / "results_scale.md"
 
 
 @dataclass
@@ -71,23 +71,11 @@ def run(assignment: str, count: int, isolation: str = "bubblewrap") -> Run:
         root = Path(scratch) / "course"
         make_course_root(COURSE, root, [assignment])
         students = simulate(COURSE, root, assignment, count)
-        command = [
-            sys.executable,
-            "-m",
-            "autograder",
-            "--root",
-            str(root),
-            "autograde",
-            "--week",
-            assignment,
-            "--isolation",
-            isolation,
-        ]
         with open(root / "scale.log", "w") as log:
             measured = measure(
-                command,
+                autograde(root, assignment, "--isolation", isolation),
                 every=2.0 if count > 50 else 0.5,
-                env=_plain_environment() | {"TMPDIR": temporary},
+                env=plain_environment() | {"TMPDIR": temporary},
                 cwd=COURSE,
                 stdout=log,
                 stderr=log,

@@ -9,9 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from measure import children_cpu, cpu_of_tree, measure
-
-COURSE = Path(__file__).resolve().parents[1]
+from measure import COURSE, children_cpu, cpu_of_tree, measure
 
 
 def main() -> None:
