@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.errors import AutograderError, CourseError, cannot_store, missing_package
-from autograder.imports import giving_way, importing
+from autograder.imports import importing
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -200,7 +200,7 @@ def _autograde(options: argparse.Namespace) -> int:
         if not options.scheduler:
             grader.prestart(assignments[0], how)
         with importing():  # while the grading process starts
-            commands = giving_way("autograder.commands")
+            from autograder import commands
         return int(commands.autograde(root, assignments, options, grader))
 
 
