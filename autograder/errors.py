@@ -1,19 +1,5 @@
 """Every exception of the course's grader, in one place.
 
-    AutograderError                 the text says what to do; `main` prints it in one line, exit code 2
-    ├── CourseError                 something in the course or the command that a person can put right
-    │   ├── TextError               a week's text notebook breaks a rule of docs/authoring.md
-    │   └── RegionError             a marked region is unclosed, nested, or where it must not be
-    └── GradingError                one run, or one submission, could not be graded: never a score
-        ├── GradingFailed           the run cannot go on, or this submission has to be graded again
-        │   └── GraderDied          the grading process ended early: a new one may succeed
-        ├── SandboxError            the sandbox did not work, which is never the student's fault
-        └── UngradableError         this file cannot be graded; the text is the reason, for instructor and student
-
-    StudentError                    the student's code raised this, as plain text from another process
-    LimitExceeded                   a submission went over a limit; becomes a StudentError
-    BrokenCheck                     the course's own check does not work; nobody loses points for that
-
 The messages between sandbox and grader have their own errors, in `grading/sandbox/worker/wire.py`: that folder is
 mounted alone and imports nothing from here.
 """
@@ -24,7 +10,7 @@ import unicodedata
 
 
 class AutograderError(Exception):
-    """The base of all errors that a person is told in one line."""
+    """The base of all errors that a person is told in one line: the text says what to do, and the exit code is 2."""
 
 
 class CourseError(AutograderError):
