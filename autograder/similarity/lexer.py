@@ -72,23 +72,16 @@ def without_names(code: list[Statement], source: str, given: frozenset[str]) -> 
     return made
 
 
-def words(text: str) -> list[Statement]:
-    """The words of a text answer in lower case, as one statement: the order of its sentences counts."""
-    found = [Token(m.group().lower(), m.start(), m.end()) for m in WORD.finditer(text[:MAX_COMPARED])]
+def words(text: str, at: int = 0) -> list[Statement]:
+    """The words of a text in lower case, as one statement: the order of its sentences counts. ``at``: where it begins."""
+    found = [Token(m.group().lower(), at + m.start(), at + m.end()) for m in WORD.finditer(text[:MAX_COMPARED])]
     return [found] if found else []
 
 
 def comments(source: str) -> list[Statement]:
     """The words of each comment in code."""
-    found = []
-    for match in TOKEN.finditer(source[:MAX_COMPARED]):
-        if match.lastgroup == "comment":
-            inside = [
-                Token(m.group().lower(), match.start() + m.start(), match.start() + m.end())
-                for m in WORD.finditer(match.group())
-            ]
-            found += [inside] if inside else []
-    return found
+    found = (match for match in TOKEN.finditer(source[:MAX_COMPARED]) if match.lastgroup == "comment")
+    return [said for match in found for said in words(match.group(), match.start())]
 
 
 def _value(kind: str, text: str) -> str:
