@@ -169,14 +169,11 @@ class _Lecture:
         self._show("\n".join([*head, *taken]))
 
     def question(self, block: str) -> None:
-        if not self._left_out:
-            self._show(block)
-            self._slides[-1].asks = True
+        self._show(block)
+        self._slides[-1].asks = True
 
     def results(self, outputs: tuple[NotebookNode, ...]) -> None:
         """Add the results of an experiment, never to the slide that asks for a prediction."""
-        if self._left_out:
-            return
         for output in outputs:
             html, text = output.get("data", {}).get("text/html", ""), output.get("text", "")
             if html or text:
