@@ -42,8 +42,6 @@ def _leads_somewhere(path: Path, target: str, pages: dict[Path, _Page]) -> bool:
     if parts.scheme or parts.netloc:
         return parts.scheme in ("https", "http", "data", "mailto")
     place = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-    if place.is_dir():
-        place /= "index.html"
     if not place.is_file():
         return False
     fragment = unquote(parts.fragment)
