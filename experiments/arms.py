@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -67,6 +68,27 @@ def drawn(needed, allowed, count, seed=5):
     luck = torch.rand(needed.shape, generator=torch.Generator().manual_seed(seed))
     luck = luck.masked_fill(needed, 2.0).masked_fill(~allowed, -1.0)
     return torch.zeros_like(needed).scatter(-1, luck.topk(count, dim=-1).indices, True) & allowed
+
+
+# ---- the look-back task ----------------------------------------------------------------------------------------------
+
+
+def look_back_texts(batch, length, generator):
+    """Random tokens, and at each place the answer: the token three positions before."""
+    tokens = torch.randint(0, 8, (batch, length), generator=generator)
+    return tokens, tokens.roll(3, dims=1)
+
+
+def fit(model, task, seed, steps, forward=None):
+    """Train on texts of 32 tokens, drawn by ``task``; the answers count from position 3 on."""
+    generator, optimizer = torch.Generator().manual_seed(seed), torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        tokens, answers = task(32, 32, generator)
+        loss = F.cross_entropy((forward or model)(tokens)[:, 3:].flatten(0, 1), answers[:, 3:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
 
 
 # ---- trained models and records -------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ WINDOWS = (4, 8, 16, 32, 64, 128)
 @torch.no_grad()
 def accuracy(model, query_at, key_at, visible):
     """Return the accuracy at positions 32 to 127, given the queries' (128,) and their keys' (128, 128) positions."""
-    tokens, answers = weeks12.look_back_texts(256, LENGTH, torch.Generator().manual_seed(100))
+    tokens, answers = arms.look_back_texts(256, LENGTH, torch.Generator().manual_seed(100))
     x, pe = model.embed(tokens), model.table
     query, place = model.q(x + pe[query_at]), key_at.expand(len(x), -1, -1)
     # Keys and values are linear in token + position. A key's position depends on the query: add the parts separately.

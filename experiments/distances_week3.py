@@ -2,7 +2,6 @@
 
 import arms
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from autograder import reference
@@ -26,28 +25,16 @@ class LookBack(nn.Module):
         return self.read(self.attention(self.embed(tokens), positions, is_causal=True))
 
 
-def texts(batch, length, generator):
-    tokens = torch.randint(0, 8, (batch, length), generator=generator)
-    return tokens, tokens.roll(3, dims=1)
-
-
-def trained(seed, position_of=torch.arange, steps=150):
+def trained(seed, position_of=torch.arange):
     torch.manual_seed(seed)
-    generator, model = torch.Generator().manual_seed(seed), LookBack()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(steps):
-        tokens, answers = texts(32, TRAINED, generator)
-        loss = F.cross_entropy(model(tokens, position_of(TRAINED))[:, 3:].flatten(0, 1), answers[:, 3:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model
+    model = LookBack()
+    return arms.fit(model, arms.look_back_texts, seed, 150, lambda tokens: model(tokens, position_of(TRAINED)))
 
 
 @torch.no_grad()
 def accuracy(model, reach, visible):
     """Return the accuracy at positions 64 to 255."""
-    tokens, answers = texts(64, LENGTH, torch.Generator().manual_seed(1))
+    tokens, answers = arms.look_back_texts(64, LENGTH, torch.Generator().manual_seed(1))
     layer = model.attention
     q, k, v = layer.heads(model.embed(tokens))
     out = arms.mixed(arms.rotary_scores(q, k, reach), v, visible)

@@ -205,22 +205,9 @@ class LookBack(nn.Module):
         return self.read(out)
 
 
-def look_back_texts(batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    tokens = torch.randint(0, 8, (batch, length), generator=generator)
-    return tokens, tokens.roll(3, dims=1)
-
-
 def train_look_back(table: Tensor, seed: int) -> LookBack:
     torch.manual_seed(seed)
-    model = LookBack(table)
-    generator, optimizer = torch.Generator().manual_seed(seed), torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(300):
-        tokens, answers = look_back_texts(32, 32, generator)
-        loss = F.cross_entropy(model(tokens)[:, 3:].flatten(0, 1), answers[:, 3:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model
+    return arms.fit(LookBack(table), arms.look_back_texts, seed, steps=300)
 
 
 def pairs_kept(keep: Callable[[Tensor], Tensor]) -> Tensor:
@@ -238,14 +225,14 @@ def random_keys(count: int) -> Tensor:
 @torch.no_grad()
 def beyond(model: LookBack, mask: Tensor | None = None) -> float:
     """Accuracy at positions 32 to 127."""
-    tokens, answers = look_back_texts(256, 128, torch.Generator().manual_seed(100))
+    tokens, answers = arms.look_back_texts(256, 128, torch.Generator().manual_seed(100))
     return float((model(tokens, mask).argmax(-1) == answers)[:, 32:].float().mean())
 
 
 @torch.no_grad()
 def alone(model: LookBack, first: int) -> float:
     """Return the accuracy on 32 tokens from ``first`` on that see only one another: far positions, but no more keys."""
-    tokens, answers = look_back_texts(256, 128, torch.Generator().manual_seed(100))
+    tokens, answers = arms.look_back_texts(256, 128, torch.Generator().manual_seed(100))
     visible = (torch.arange(128) >= first) | torch.eye(128, dtype=torch.bool)  # earlier queries see themselves
     right = model(tokens, arms.latest(128) & visible).argmax(-1) == answers
     return float(right[:, first + 3 : first + 32].float().mean())
@@ -270,7 +257,7 @@ def look_back_ablation() -> str:
     rows = []
     for name, table_of_arm in tables.items():
         models = [train_look_back(table_of_arm, seed) for seed in SEEDS]
-        tokens, answers = look_back_texts(256, 32, torch.Generator().manual_seed(102))
+        tokens, answers = arms.look_back_texts(256, 32, torch.Generator().manual_seed(102))
         with torch.no_grad():
             within = [float((m(tokens).argmax(-1) == answers)[:, 3:].float().mean()) for m in models]
         measured = [

@@ -28,7 +28,7 @@ def nowhere(n):
 @torch.no_grad()
 def look_back_accuracy(model, positions):
     """Return the accuracy at each position from 3 on."""
-    tokens, answers = week3.texts(256, len(positions), torch.Generator().manual_seed(1))
+    tokens, answers = arms.look_back_texts(256, len(positions), torch.Generator().manual_seed(1))
     return (model(tokens, positions).argmax(-1) == answers).float().mean(0)[3:]
 
 
@@ -105,7 +105,7 @@ def most_recent_marked(batch, length, generator):
     return letters + 8 * marked, letters.gather(1, latest)
 
 
-TASKS = {"most recent marked": most_recent_marked, "three back": week3.texts}
+TASKS = {"most recent marked": most_recent_marked, "three back": arms.look_back_texts}
 REACHES = (3, 7, 31)
 ARMS = {
     "ALiBi": lambda: reference.ALiBiMultiHeadAttention(64, 8),
@@ -116,18 +116,9 @@ ARMS = {
 COMPARED = {"most recent marked": tuple(ARMS), "three back": ("ALiBi", "RoPE")}  # as in the text
 
 
-def trained(make, task, seed, steps=200):
+def trained(make, task, seed):
     torch.manual_seed(seed)
-    model = Reader(make())
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(steps):
-        tokens, answers = task(32, 32, generator)
-        loss = F.cross_entropy(model(tokens)[:, 3:].flatten(0, 1), answers[:, 3:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model
+    return arms.fit(Reader(make()), task, seed, steps=200)
 
 
 @torch.no_grad()
