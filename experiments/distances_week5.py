@@ -138,33 +138,21 @@ def run_which(seed):
     }
 
 
-@torch.no_grad()
-def t5_loss(model, length, visible):
-    buckets = ready.t5_buckets(length, max_distance=ready.T5_LAST)
-    bias, losses = model.bucket_bias[:, buckets][None], []
-    rows = ready.windows(ready.english()[1], max(LENGTHS), extrapolation.WINDOWS)[:, -length - 1 :]
-    for start in range(0, len(rows), 4):
-        part = rows[start : start + 4]
-        x = model.embed(part[:, :-1])
-        for block in model.blocks:
-            q, k, v = block.attention.qkv(block.norm1(x)).unflatten(-1, (3, model.n_heads, -1)).permute(2, 0, 3, 1, 4)
-            out = arms.mixed(q @ k.mT / math.sqrt(q.shape[-1]) + bias, v, visible[start // 4 % len(visible)])
-            x = x + block.attention.out(out)
-            x = x + block.mlp(block.norm2(x))
-        logits = model.read(model.norm(x))[:, -TARGETS:]
-        losses.append(F.cross_entropy(logits.flatten(0, 1), part[:, -TARGETS:].flatten()).item())
-    return sum(losses) / len(losses)
-
-
 def run_t5(seed):
     """Measure the effect of more keys alone: T5's bias meets no new bucket."""
     model, n = extrapolation.model_of("lm", "t5", seed), max(LENGTHS)
-    shape = (8, 1, n, n)
+    bias = model.bucket_bias[:, ready.t5_buckets(n, max_distance=ready.T5_LAST)].detach()
+    shape = (8, 1, n, n)  # eight draws, each for four windows at a time
     few = arms.drawn(arms.latest(n, NEAR).expand(shape), arms.latest(n).expand(shape), TRAINED)
+    few = few.repeat_interleave(4, dim=0).repeat(extrapolation.WINDOWS // 32, 1, 1, 1)
+
+    def scores(q, k, reach):
+        return q @ k.mT / math.sqrt(q.shape[-1]) + bias[:, -q.shape[-2] :, -k.shape[-2] :]
+
     return {
-        "64": t5_loss(model, TRAINED, arms.latest(TRAINED)[None]),
-        "512, all": t5_loss(model, n, arms.latest(n)[None]),
-        "512, few": t5_loss(model, n, few),
+        "64": loss(model, TRAINED, scores=scores),
+        "512, all": loss(model, n, scores=scores),
+        "512, few": loss(model, n, visible=few, scores=scores),
     }
 
 
