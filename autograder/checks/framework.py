@@ -38,7 +38,7 @@ from autograder.script.script import (
     Holds,
     Reached,
     Refuses,
-    Requires,
+    ReturnsNew,
     Satisfies,
     Script,
     Step,
@@ -60,8 +60,6 @@ __all__ = [
 ]
 
 Body = Callable[["Check"], None]
-
-NOT_NEW = "your result is an argument, or the result of an earlier call: writing to it changes that one, too. Return a new tensor."
 
 
 def exercise(
@@ -213,10 +211,6 @@ class Check:
             for key in keys:
                 self._add(Entry(itemgetter(key), f"entry {key!r}", tolerance, key=key))
 
-    def require(self, gate: Gate, message: str, names: bool = False) -> None:
-        """Require a condition, or the block misses. With ``names``, the message also names the misconception."""
-        self._note(Requires(_nothing, "", gate=gate, otherwise=Fault(message, (message,) if names else ())))
-
     def has_dtype(self, probe: Probe, dtype: torch.dtype, call: str) -> None:
         """Require a tensor of this dtype from ``probe``, whatever its values."""
         step = HasDtype(probe, call, dtype=dtype)
@@ -252,8 +246,7 @@ class Check:
     def returns_new(self, call: str, *arguments: Any, tolerance: Tolerance = USUAL) -> None:
         """Require a new result, neither an argument nor one that is kept: writing to it must change nothing else."""
         with self.holds(calling(*arguments), call, tolerance):
-            again = f"{call}, after the result of an equal call was overwritten"
-            self.require(self.holds(calling_again(*arguments), again, tolerance), f"{call}: {NOT_NEW}", names=True)
+            self._add(ReturnsNew(calling_again(*arguments), call, tolerance))
 
     # ---- writing ------------------------------------------------------------------------------------------------
 

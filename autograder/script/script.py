@@ -22,6 +22,7 @@ from autograder.script.question import Probe, Question
 from autograder.script.verdict import UNANSWERED, Criterion, Verdict
 
 NOTHING = Given(None)
+NOT_NEW = "your result is an argument, or the result of an earlier call: writing to it changes that one, too. Return a new tensor."
 # What to change if an answer does not follow the device of its arguments.
 ON_THE_CPU = "A tensor in your answer is on the CPU, its arguments are not. Make it with device=x.device, register what a module keeps, and move nothing with .cpu()."
 GOES_TO_NUMPY = "A tensor goes to NumPy, which works on the CPU only. Use PyTorch's functions instead."
@@ -157,12 +158,14 @@ class Reached(Step):
     is_gate = True
 
 
-@dataclass(eq=False, kw_only=True)
-class Requires(Step):
-    """A step that requires an open gate. Asks nothing."""
+class ReturnsNew(Agrees):
+    """A step that calls again after the first result was overwritten: any miss means that this result is not new."""
 
-    gate: Gate
-    otherwise: Fault
+    leaves_record, remembers_errors = False, False
+
+    def fault(self, answer: Answer, names: tuple[str, ...] = ()) -> Fault | None:
+        text = f"{self.call}: {NOT_NEW}"
+        return Fault(text, (text,)) if super().fault(answer, names) else None
 
 
 @dataclass(eq=False)

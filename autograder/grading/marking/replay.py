@@ -11,7 +11,7 @@ import torch
 from autograder.script.answer import Answer, Given, Raised, answer_of
 from autograder.script.context import fill, watched
 from autograder.script.question import Local, Question, Subject, plain
-from autograder.script.script import Block, Exercise, Fault, Reached, Requires, Script, Step, Unchanged
+from autograder.script.script import Block, Exercise, Fault, Reached, Script, Step, Unchanged
 from autograder.script.verdict import UNANSWERED, Criterion
 
 NO_VALUE = "It earns points only if a criterion on values holds, and none does yet."
@@ -118,9 +118,6 @@ class _Replay:
     def _fault(self, step: Step) -> Fault | None:
         if isinstance(step, Reached):
             return None
-        if isinstance(step, Requires):
-            gate = step.gate
-            return None if self._open.get(gate.of, False) == gate.is_open_when else step.otherwise
         self._subject.at(step, bool(self._met) and not self._trial.missed)
         answer, changed = self._asked(step)
         record = Record(step, answer)
