@@ -7,7 +7,7 @@ for answers that meet a condition are written in a `with check.holds(...):` bloc
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache, partial
 from operator import itemgetter
 from typing import Any
@@ -166,13 +166,6 @@ class Check:
         finally:
             self._group = before
 
-    def where(self, *gates: Gate) -> AbstractContextManager[Any]:
-        """Ask the steps under this ``with`` only of answers that meet all of these conditions."""
-        stack = ExitStack()
-        for gate in gates:
-            stack.enter_context(gate)
-        return stack
-
     # ---- conditions ---------------------------------------------------------------------------------------------
 
     def holds(self, probe: Probe, call: str, tolerance: Tolerance = USUAL) -> Gate:
@@ -270,10 +263,7 @@ class Check:
         return step
 
     def _gate(self, step: Step) -> Gate:
-        return Gate(True, step, self._needs.append, self._leave)
-
-    def _leave(self) -> None:
-        self._needs.pop()
+        return Gate(True, step, self._needs)
 
 
 @cache  # a few hundred blocks in all

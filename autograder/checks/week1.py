@@ -250,7 +250,7 @@ def gradients(check: Check, call: str, given: list[torch.Tensor]) -> None:
 def gradients_with_an_empty_row(check: Check, given: list[torch.Tensor], call: str) -> None:
     """Compare the gradients if they are finite; the block on rows that may attend to nothing charges for the others."""
     finite = check.holds(finite_slope(*given), f"whether the gradient for k of {call} is finite")
-    with check.where(check.holds(calling(*given), call, CLOSE), finite):
+    with check.holds(calling(*given), call, CLOSE), finite:
         gradients(check, call, given)
         half = [each.to(torch.float16) if each.is_floating_point() else each for each in given]
         with check.holds(calling(*half), f"{call} in float16", ROUNDED[torch.float16]):

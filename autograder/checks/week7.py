@@ -533,7 +533,7 @@ def _cached_bfloat16(check: Check, cached: Gate, other_base: Gate) -> None:
         check.agrees(in_pieces(arguments, weights, x, [266]), call, MODULE)
         words = f"{call}, base=3: the output after .to(torch.bfloat16) less the output before"
         check.agrees(lambda cls: both(cls)[CHANGE], words, MODULE_BFLOAT16, ANGLES)
-    with check.where(cached, other_base):
+    with cached, other_base:
         pieces_in_bfloat16 = in_pieces(arguments, weights, x.bfloat16(), [263, 3], base=3.0)
 
         def last_piece(cls: Any) -> Any:
@@ -976,7 +976,7 @@ def _crossing_form(check: Check, padded: Gate, turned: Gate) -> None:
     with padded:
         slopes = crossing_slopes(arguments, weights, x, memory, real_tokens(check, 4, 0))
         check.agrees(slopes, f"the gradients of {call}, memory_mask (2, 4), row 1 all False)", MODULE, NO_KEY_SLOPES)
-    with check.where(padded, turned):
+    with padded, turned:
         both = torch.tensor([0, 2, 5], device=check.device), torch.tensor([1, 0, 7, 3], device=check.device)
         mask = real_tokens(check, 4, 3)
         slopes = crossing_slopes(arguments, weights, x, memory, mask, *both)

@@ -72,17 +72,16 @@ class Gate:
 
     is_open_when: bool
     of: "Step"
-    _enter: Callable[["Gate"], None] = field(repr=False)
-    _leave: Callable[[], None] = field(repr=False)
+    _entered: list["Gate"] = field(repr=False)  # the conditions of the step that is written next
 
     def __invert__(self) -> "Gate":
-        return Gate(not self.is_open_when, self.of, self._enter, self._leave)
+        return Gate(not self.is_open_when, self.of, self._entered)
 
     def __enter__(self) -> None:
-        self._enter(self)
+        self._entered.append(self)
 
     def __exit__(self, *_: object) -> None:
-        self._leave()
+        self._entered.pop()
 
     def __bool__(self) -> NoReturn:
         raise BrokenCheck("a test is written once, for all answers: `with check.holds(...):` in place of `if`")
