@@ -244,26 +244,22 @@ def _tensor_difference(got: Any, expected: torch.Tensor, tolerance: Tolerance) -
         return f"expected dtype {expected.dtype}, got {got.dtype}"
     if expected.numel() == 0:
         return ""
-    a, b = got.detach().to("cpu", torch.float64), expected.detach().to("cpu", torch.float64)
-    if torch.equal(a, b) or _is_close(a.numpy(), b.numpy(), tolerance):  # these take a tenth of isclose's time
+    a, b = (each.detach().to("cpu", torch.float64).numpy() for each in (got, expected))
+    if np.array_equal(a, b) or not (wrong := ~_are_close(a, b, tolerance)).any():
         return ""
-    wrong = ~torch.isclose(a, b, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True)
-    if not wrong.any():
-        return ""
-    place = tuple(wrong.nonzero()[0].tolist())
-    share = f"{int(wrong.sum())} of {wrong.numel()} values differ; the first at {list(place)}"
+    place = tuple(np.argwhere(wrong)[0].tolist())
+    share = f"{wrong.sum()} of {wrong.size} values differ; the first at {list(place)}"
     if expected.dtype == torch.bool:
         return f"{share}: got {bool(a[place])}, expected {bool(b[place])}"
     due = b[place].item() if abs(b[place].item()) > tolerance.atol else 0.0  # zero up to rounding
     return f"{share}: {apart(a[place].item(), due, counted=not expected.is_floating_point())}"
 
 
-def _is_close(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> bool:
-    """Whether all numbers are close. False if an expected one is infinite, because then the tolerance is, too."""
-    if not np.isfinite(b).all():
-        return False
+def _are_close(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    """Like `numpy.isclose` with equal_nan, in a fifth of its time."""
     with np.errstate(invalid="ignore"):
-        return bool((np.abs(a - b) <= tolerance.atol + tolerance.rtol * np.abs(b)).all())
+        close: np.ndarray = np.abs(a - b) <= tolerance.atol + tolerance.rtol * np.abs(b)
+    return close if np.isfinite(b).all() else np.where(np.isfinite(b), close, (a == b) | (np.isnan(a) & np.isnan(b)))
 
 
 def _sequence_difference(got: Any, expected: Any, tolerance: Tolerance, names: tuple[str, ...] = ()) -> str:
