@@ -72,27 +72,13 @@ def wrong(assignment: str, grade_id: str, score: float, says: str, remembers: bo
 
     One that ``remembers`` earlier calls is not compared with students' answers: the check itself must recognise it.
     """
-    return lambda subject: _register(
-        Solution(assignment, grade_id, subject.__name__, subject, _as_answer(subject, grade_id), score, says, remembers)
-    )
+    return _registering(assignment, grade_id, score, says, remembers=remembers)
 
 
 def right(assignment: str, grade_id: str, score: float | None = None) -> Callable:
     """Register a right function or class that differs from the reference in form. A ``score`` means that it forgets the
     device of its arguments, and gets these points for the rest."""
-    forgets = score is not None
-    return lambda subject: _register(
-        Solution(
-            assignment,
-            grade_id,
-            subject.__name__,
-            subject,
-            _as_answer(subject, grade_id),
-            score,
-            "",
-            forgets_device=forgets,
-        )
-    )
+    return _registering(assignment, grade_id, score, "", forgets_device=score is not None)
 
 
 def edited(original: Any, name: str, score: float, says: str, *changes: tuple[str, str]) -> None:
@@ -159,6 +145,14 @@ def known_mistakes(assignment: str, grade_id: str) -> tuple[Mistake, ...]:
         for names in itertools.chain(itertools.combinations(says, 1), itertools.combinations(says, 2)):
             found.append((build(frozenset(names)), tuple(says[name] for name in names)))
     return tuple(Mistake(*mistake) for mistake in found)
+
+
+def _registering(assignment: str, grade_id: str, score: float | None, says: str, **kind: bool) -> Callable:
+    def register(subject: Any) -> Any:
+        source = _as_answer(subject, grade_id)
+        return _register(Solution(assignment, grade_id, subject.__name__, subject, source, score, says, **kind))
+
+    return register
 
 
 def _register(solution: Solution) -> Any:

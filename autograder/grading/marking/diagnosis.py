@@ -119,7 +119,8 @@ class Diagnosis:
                 in_one_call.append(mistake.says[0])
         else:
             if found:  # one explains the first failure: only then do mistakes in others count
-                found += self._besides(of_other_failures, failing, passing)
+                fitting = [one for one in of_other_failures if all(self._reproduces(one, each) for each in passing)]
+                found += filter(None, [self._candidate(one, failing) for one in fitting])
         if in_place:
             found = [one for one in found if any(_telling(failing[index]) for index in one.explains)]
             return _best(found, failing)
@@ -128,16 +129,6 @@ class Diagnosis:
         if is_hinted:
             return list(filter(None, [hint.on(first.answer, first.step.due, first.step.tolerance)]))
         return in_one_call[:1]
-
-    def _besides(
-        self, mistakes: Sequence[Mistake], failing: Sequence[Record], passing: Sequence[Record]
-    ) -> list[_Candidate]:
-        candidates = [(mistake, self._candidate(mistake, failing)) for mistake in mistakes]
-        return [
-            candidate
-            for mistake, candidate in candidates
-            if candidate is not None and all(self._reproduces(mistake, record) for record in passing)
-        ]
 
     def _candidate(self, mistake: Mistake, failing: Sequence[Record]) -> _Candidate | None:
         explains, contradicts = set(), set()
