@@ -51,9 +51,8 @@ def in_the_sandbox(
                 session.again(cell.id, without_names(cell.source, frozenset(used)))
             fresh = session.lookup([name]).get(name, fresh)
         yield fresh, names & used or used
-    with contextlib.suppress(
-        StudentError
-    ):  # what the cell takes from earlier answers when it runs must be the student's again
+    # What the cell takes from earlier answers when it runs must be the student's again.
+    with contextlib.suppress(StudentError):
         session.again(cell.id, cell.source)
 
 

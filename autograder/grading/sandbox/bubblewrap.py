@@ -40,21 +40,9 @@ def why_not_isolated() -> str:
             f"there is no system call filter for this machine ({platform.machine()}), only for x86-64 and ARM64: grade on "
             "such a machine; to grade work you trust without isolation, add --isolation none"
         )
-    probe = [
-        bubblewrap,
-        "--unshare-all",
-        "--ro-bind",
-        "/",
-        "/",
-        "--dev",
-        "/dev",
-        "--proc",
-        "/proc",
-        sys.executable,
-        "-IS",
-        "-c",
-        "import ctypes; c = ctypes.CDLL(None); raise SystemExit(c.unshare(0x10000000 | 0x20000))",
-    ]
+    probe = [bubblewrap, "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    unshare = "import ctypes; c = ctypes.CDLL(None); raise SystemExit(c.unshare(0x10000000 | 0x20000))"
+    probe += [sys.executable, "-IS", "-c", unshare]
     done = subprocess.run(probe, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode == 0:
         return ""
@@ -87,17 +75,8 @@ def bubblewrap_command(device: str, files: dict[str, int]) -> list[str]:
     bubblewrap = find_bubblewrap()
     if bubblewrap is None:
         raise SandboxError(why_not_isolated())
-    command = [
-        bubblewrap,
-        "--unshare-all",
-        "--die-with-parent",
-        "--new-session",
-        "--hostname",
-        "sandbox",
-        "--ro-bind",
-        "/usr",
-        "/usr",
-    ]
+    command = [bubblewrap, "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox"]
+    command += ["--ro-bind", "/usr", "/usr"]
     for folder in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
         if os.path.islink(folder):
             command += ["--symlink", os.readlink(folder), folder]
@@ -108,23 +87,9 @@ def bubblewrap_command(device: str, files: dict[str, int]) -> list[str]:
     for name in ("enabled", "hpage_pmd_size"):  # libc asks for the size of large pages
         command += ["--ro-bind-try", *[f"/sys/kernel/mm/transparent_hugepage/{name}"] * 2]
     packages = sysconfig.get_path("purelib")
-    command += [
-        "--ro-bind",
-        sys.base_prefix,
-        PYTHON,
-        "--ro-bind",
-        packages,
-        "/sandbox/site-packages",
-        "--ro-bind",
-        str(WORKER),
-        "/sandbox/worker",
-        "--dev",
-        "/dev",
-        "--proc",
-        "/proc",
-        "--tmpfs",
-        "/tmp",
-    ]
+    command += ["--ro-bind", sys.base_prefix, PYTHON, "--ro-bind", packages, "/sandbox/site-packages"]
+    command += ["--ro-bind", str(WORKER), "/sandbox/worker"]
+    command += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
     inside = [packages.replace(sys.base_prefix, PYTHON, 1)] if packages.startswith(sys.base_prefix) else []
     roots = ["/sandbox/site-packages", *inside]
     for entry in [*Path(packages).iterdir(), *Path(packages).glob("__pycache__/*")]:

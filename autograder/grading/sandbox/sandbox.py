@@ -196,26 +196,21 @@ class Sandbox:
 
     def _environment(self) -> dict[str, str]:
         """Return the server's environment. Nothing of the caller's environment reaches student code."""
-        threads = dict(ONE_THREAD)
         scratch = self._scratch.name if self._scratch else "/tmp"
+        found = ONE_THREAD | LARGE_PAGES
         if self.isolate and sysconfig.get_config_var("Py_ENABLE_SHARED"):  # libpython's path may be the one outside
-            threads["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
-        return (
-            threads
-            | LARGE_PAGES
-            | {
-                "PATH": "/usr/bin:/bin",
-                "HOME": scratch,
-                "TMPDIR": scratch,
-                "MPLCONFIGDIR": f"{scratch}/mpl",
-                "IPYTHONDIR": f"{scratch}/ipython",
-                "LANG": "C.UTF-8",
-                "PIP_NO_INDEX": "1",  # there is no network: pip need not try five times
-                "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            }
-        )
+            found["LD_LIBRARY_PATH"] = f"{PYTHON}/lib"
+        return found | {
+            "PATH": "/usr/bin:/bin",
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "MPLCONFIGDIR": f"{scratch}/mpl",
+            "IPYTHONDIR": f"{scratch}/ipython",
+            "LANG": "C.UTF-8",
+            "PIP_NO_INDEX": "1",  # there is no network: pip need not try five times, nor look for a newer pip
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        }
 
     def _files(self) -> dict[str, IO[str]]:
         """Return the files that the server finds in its /tmp, by their paths there."""

@@ -62,10 +62,8 @@ FORBIDDEN = MEMORY_FILES | QUEUES | NAMESPACES_AND_MOUNTS | OTHERS | KERNEL | OW
 NEEDED_BY_CUDA = {"memfd_create"}
 CLONE = (56, 220)  # allowed, but not with flags for new namespaces
 NEW_NAMESPACES = 0x7E020080  # CLONE_NEW* of clone's first argument
-CLONE3 = (
-    435,
-    435,
-)  # a filter cannot see its flags, which are in memory: say that it does not exist, and libc falls back to clone
+# A filter cannot see clone3's flags, which are in memory: say that it does not exist, and libc falls back to clone.
+CLONE3 = (435, 435)
 FCNTL, F_SETLEASE = (72, 25), 1024  # allowed, but not for leases: the next process to open the file would have to wait
 PRLIMIT = (302, 261)  # allowed, but only to read: its third argument, the pointer to new limits, must be null
 # Only these families of sockets are allowed; all others are refused (vsock, for one, reaches the machine's host).
