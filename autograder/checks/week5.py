@@ -21,12 +21,12 @@ from autograder.checks.framework import (
     Fault,
     Hint,
     Probe,
-    StudentError,
     calling,
     differentiating,
     exercise,
 )
 from autograder.checks.probes import seen, seen_part
+from autograder.script.answer import by_student
 from autograder.script.compare import CUT, FOUR_DIGITS, Tolerance, kind
 from autograder.script.question import Subject
 
@@ -589,9 +589,7 @@ class Refusal(Run):
             try:
                 outcome = measured.function(model, *rest)
             except Exception as error:
-                if not isinstance(error, StudentError) and type(error).__module__.startswith("autograder."):
-                    raise  # an error of the course itself is not the student's
-                outcome = error
+                outcome = by_student(error)
             after = measured.observe(model)
         # if an earlier call has switched gradients off, this call cannot show whether it does
         return outcome, after | {"stays on": after["gradient mode"] or not before["gradient mode"]}, model

@@ -94,7 +94,7 @@ def write_scripts(assignment: str, seed: int, device: str) -> None:
     """Write an assignment's hidden tests for this class and device. A broken one is reported only during grading."""
     marking = Marking(seed, device, _cache_of(assignment, seed, device))
     for exercise in _exercises(assignment):
-        with contextlib.suppress(BrokenCheck):
+        with contextlib.suppress(Exception):
             for one in dict.fromkeys((device, "cpu")):
                 marking.script(exercise, one)
 
