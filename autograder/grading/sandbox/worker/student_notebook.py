@@ -219,10 +219,7 @@ class Notebook:
         return {"r": number}
 
     def decoder(self, payload: bytes) -> Decoder:
-        return Decoder(payload, self.resolve, self.callback, self.device, self.lent)
-
-    def resolve(self, number: int) -> Any:
-        return self.objects[number]
+        return Decoder(payload, self.objects.__getitem__, self.callback, self.device, self.lent)
 
     def callback(self, number: int) -> Any:
         """Return a function of the check's as the student's code sees it."""

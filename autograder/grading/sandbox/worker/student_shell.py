@@ -61,9 +61,6 @@ class Stream(io.TextIOBase):
         self.recorder.write(self.name, str(text))
         return len(text)
 
-    def flush(self) -> None:
-        pass
-
     def writable(self) -> bool:
         return True
 
@@ -104,9 +101,6 @@ class Shell(InteractiveShell):
         pass
 
     def showsyntaxerror(self, *args: Any, **kwargs: Any) -> None:
-        pass
-
-    def showindentationerror(self) -> None:
         pass
 
     def enable_gui(self, gui: str | None = None) -> None:
