@@ -12,7 +12,7 @@ from nbgrader.coursedir import CourseDirectory
 from rich.markup import escape
 
 from autograder.classroom import agrees, make_course_root, simulate
-from autograder.course import course_config, course_directory, exercises, max_score, students_named
+from autograder.course import course_config, course_directory, exercises, instructor_cells, max_score, students_named
 from autograder.errors import CourseError, GradingFailed
 from autograder.grading.course_state import is_isolated
 from autograder.grading.executors.grader import Grader
@@ -69,6 +69,8 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
         refused |= run.refused
         misnamed |= run.misnamed
         seconds |= run.seconds
+    names_of = {cell.id: cell.grade_id or cell.id for cell in instructor_cells(root, assignment)}
+    seconds = {name: {names_of.get(key, key): time for key, time in each.items()} for name, each in seconds.items()}
     standing = scores(course_directory(root, assignment), assignment)
     known = {score.student for score in standing}
     standing += [Score(name, None, max_score(root, assignment), reason) for name, reason in refused.items()]
