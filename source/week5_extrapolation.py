@@ -1412,7 +1412,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # | method | distances beyond $w$ | what it costs |
 # |---|---|---|
 # | ReRoPE (Su, 2023) | count as $w$ | a prompt's scores are computed twice, and each decoding step rotates all cached keys again |
-# | Self-Extend (Jin et al., 2024) | count in groups: positions are divided by a group size and rounded down, and go on from $w$ | a prompt's scores twice, too |
+# | Self-Extend (Jin et al., 2024) | beyond $w$, count in groups: positions are divided by a group size, rounded down, and go on from $w$ | a prompt's scores twice, too |
 # | LM-Infinite (Han et al., 2023) | are limited; all but the first tokens and the latest are hidden | a mask |
 # | a window | are hidden | a mask; the cache stays small; large models need the first tokens, too |
 
@@ -1423,7 +1423,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # *Why it matters:* "which encoding extrapolates?" has no one-word answer. A good answer names mechanisms and numbers.
 #
-# Answer with the tables and figures of this section, those in the folds too, in about two to five sentences per part.
+# Answer in about two to five sentences per part. Use this section's tables and figures, those in the folds too.
 #
 # 1. **Pairs.** The models have $d=16$, $L=64$, base 10,000. Which of the eight pairs never complete a turn in training? Someone says: "these pairs meet new angles, so all of them are in trouble." What does Figure 5.11 say?
 # 2. **ALiBi** stays flat. What in its bias makes this possible? And why does a flat curve *not* show that the model makes use of 512 characters?

@@ -1414,7 +1414,7 @@ plt.show()
 # |---|---|---|---|---|
 # | layers · query heads · key heads · head dimension | 32 · 32 · 8 · 128 | 12 · 12 · 12 · 64 | encoder and decoder 6 each · 8 · 8 · 36 | 28 · 28 · 4 · 128 |
 # | model | Llama 3 8B | BERT base ([`BertConfig`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bert/configuration_bert.py)) | [Moonshine tiny](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/moonshine/configuration_moonshine.py) | Qwen2.5-VL 7B |
-# | weights | 16 GB on a GPU of 80 GB | 0.2 GB | 0.06 GB | 15 GB |
+# | weights | 16 GB on a GPU of 80 GB | 0.2 GB | 0.05 GB | 15 GB |
 # | trained on texts of | 8,000 tokens | 512 tokens | 30 s of audio | 8,000 tokens |
 # | input | 128,000 tokens; prompts of 4,000 shared | 8,000 tokens | 12.5 frames per second in, 3 words per second out | 64 tokens per frame, 1 frame per second |
 #

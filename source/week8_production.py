@@ -1176,7 +1176,7 @@ lab.table(["characters 128 to 511", "nats above the cached window, same seed"],
 # |---|---|---|
 # | turning cached keys when the context is full (K-shift) | off by default | week 7, section 4 |
 # | sink *tokens* | never merged | vLLM, [pull request 3515](https://github.com/vllm-project/vllm/pull/3515) (closed); text-generation-inference, [issue 1139](https://github.com/huggingface/text-generation-inference/issues/1139) (closed) |
-# | sink *tokens* | removed | `transformers` 5, [pull request 41107](https://github.com/huggingface/transformers/pull/41107) (`SinkCache`); TensorRT-LLM, [pull request 14275](https://github.com/NVIDIA/TensorRT-LLM/pull/14275), May 2026 |
+# | sink *tokens* | removed | `transformers` 5, [pull request 41107](https://github.com/huggingface/transformers/pull/41107) (`SinkCache`); TensorRT-LLM, [pull request 14275](https://github.com/NVIDIA/TensorRT-LLM/pull/14275), May 2026 (out of order since 2025) |
 
 # %% [markdown]
 # ## Ask yourself
