@@ -26,17 +26,24 @@ WINDOWS = (4, 8, 16, 32, 64, 128)
 
 
 @torch.no_grad()
-def accuracy(model, query_at, key_at, visible):
-    """Return the accuracy at positions 32 to 127, given the queries' (128,) and their keys' (128, 128) positions."""
+def accuracy(model, query_at, key_at, visible, familiar=None):
+    """Return the accuracy at positions 32 to 127, given the queries' (128,) and their keys' (128, 128) positions. The
+    keys ``familiar``, bool (128, 128), get the scores that they have at familiar positions instead."""
     tokens, answers = arms.look_back_texts(256, LENGTH, torch.Generator().manual_seed(100))
-    x, pe = model.embed(tokens), model.table
-    query, place = model.q(x + pe[query_at]), key_at.expand(len(x), -1, -1)
-    # Keys and values are linear in token + position. A key's position depends on the query: add the parts separately.
-    scores = query @ model.k(x).mT + (query @ model.k(pe).mT).gather(-1, place)
-    weights = (scores / 8).masked_fill(~visible, -torch.inf).softmax(-1)
+    x, pe, place = model.embed(tokens), model.table, key_at.expand(len(tokens), -1, -1)
+    scores = scores_at(model, x, query_at, key_at)
+    if familiar is not None:
+        scores = torch.where(familiar, scores_at(model, x, *places(LAST)), scores)
+    weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
     by_position = torch.zeros(len(x), LENGTH, LENGTH).scatter_add(-1, place, weights)
     right = model.read(weights @ model.v(x) + by_position @ model.v(pe)).argmax(-1) == answers
     return right[:, TRAINED:].float().mean().item()
+
+
+def scores_at(model, x, query_at, key_at):
+    # Keys are linear in token + position. A key's position depends on the query: add the parts separately.
+    query, place = model.q(x + model.table[query_at]), key_at.expand(len(x), -1, -1)
+    return (query @ model.k(x).mT + (query @ model.k(model.table).mT).gather(-1, place)) / 8
 
 
 def places(reach, true_query=False):
@@ -53,9 +60,21 @@ def dense(count=12):
     return F.pad(torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1), (0, 64 - 2 * count))
 
 
+def trained(pairs, seed):
+    return weeks12.train_look_back(dense() if pairs == DENSE else weeks12.pairs_kept((PAIRS | MORE)[pairs]), seed)
+
+
+def run_scores(pairs, seed):
+    """Return the accuracy at new positions where some keys alone have the scores of familiar ones."""
+    model, right = trained(pairs, seed), arms.distances(LENGTH) == 3
+    return {
+        name: accuracy(model, *places(LENGTH), arms.latest(LENGTH), keys)
+        for name, keys in (("none", None), ("the right key", right), ("all others", ~right))
+    }
+
+
 def run(pairs, seed):
-    table = dense() if pairs == DENSE else weeks12.pairs_kept((PAIRS | MORE)[pairs])
-    model = weeks12.train_look_back(table, seed)
+    model = trained(pairs, seed)
     everything, new, familiar = arms.latest(LENGTH), places(LENGTH), places(LAST)
     needed = (arms.distances(LENGTH) == 3).expand(256, -1, -1)
     few = arms.drawn(needed, everything.expand(256, -1, -1), TRAINED)
@@ -76,6 +95,9 @@ def measure():
     for pairs in (*PAIRS, *MORE, DENSE):
         for seed in arms.SEEDS:
             RECORD.measure(pairs, seed, lambda seed, pairs=pairs: run(pairs, seed))
+    for pairs in PAIRS:
+        for seed in arms.SEEDS:
+            RECORD.measure(f"scores, {pairs}", seed, lambda seed, pairs=pairs: run_scores(pairs, seed))
 
 
 def section():
@@ -85,13 +107,15 @@ def section():
         *arms.text(
             "Accuracy; guessing gives 0.125. Few keys: the right one and 31 others drawn from all before the query.",
             """**What the arms say.** New positions do the damage, and more keys at them make it worse. More keys
-            alone do none: at familiar positions all 128 keys are as good as 32. The more keys stand at new positions,
-            the worse: the latest 4 do next to none, 32 much, all most. So familiar positions repair the model
-            whatever the number of keys, and hiding keys repairs it only when hardly any are left. Slowness as such is
-            not the cause: beside the six fast pairs the six slowest do no harm, the next six do, and six more fast
-            ones do the most. Familiar *distances* are not enough here: with the query at its true position and every
-            distance clipped at 31 the model does as in a window of 32. Sinusoids carry positions, and the layer has
-            learned pairs of positions.""",
+            alone do none: at familiar positions all 128 keys are as good as 32. The more keys a query at a new
+            position sees, the worse: the latest 4 do next to none, 32 much, all most. So familiar positions repair
+            the model whatever the number of keys, and hiding keys repairs it only when hardly any are left. It is
+            the right key whose score falls: with its familiar score alone the model is nearly as good as ever, with
+            the familiar scores of all others it is worse. Slowness as such is not the cause: beside the six fast
+            pairs the six slowest do no harm, the next six do, and twelve other wavelengths up to 32 do the most.
+            Familiar *distances* are not enough here: with the query at its true position and every distance clipped
+            at 31 the model does as in a window of 32. Sinusoids carry positions, and the layer has learned pairs of
+            positions.""",
         ),
     ]
     for pairs in PAIRS:
@@ -103,6 +127,12 @@ def section():
         "Other choices of pairs",
         ["", "familiar positions, all keys", "new positions, 32 keys", "new positions, all keys"],
         [[pairs, *(arms.cell(RECORD.values(pairs, key)) for key in columns)] for pairs in (*PAIRS, *MORE, DENSE)],
+    )
+    whose = ("none", "the right key", "all others")
+    lines += arms.table(
+        "New positions, all keys: who gets the score of familiar positions",
+        ["", *whose],
+        [[pairs, *(arms.cell(RECORD.values(f"scores, {pairs}", name)) for name in whose)] for pairs in PAIRS],
     )
     rows = [
         ["latest 32 keys, familiar positions", "familiar, latest"],
