@@ -338,7 +338,7 @@ lab.table(["", "result"], [
 # - (b) If you repair the value, the gradient is still NaN. We put one fully hidden text into a batch of four, with a mask that is *added*, and took one Adam step. In all five runs, $W_q$, $W_k$ and the embeddings of that text's tokens were NaN. $W_v$, $W_o$ and the layers above were not: their gradients use the repaired weights and do not pass through the softmax. (`masked_fill` gives hidden entries the gradient 0 and happens to stop the NaN.)
 # - (c) The largest float16 is 65,504. A dot product can exceed it although the *scaled* score would fit, so the order of the operations decides. (Rounding makes it 11,248 instead of 11,250. For bfloat16, with the range of float32 but fewer digits, see week 3.)
 # - (d) overflows. `softmax` subtracts the largest score first, which changes nothing in exact arithmetic. If you write the formula yourself, do the same.
-# - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype. That fits into float16, but in a row that is hidden as a whole the hidden keys still get all the weight, as in (e), or NaN where the sum overflows.
+# - (e) gives no NaN, but the hidden keys share all the weight. Besides, float16 cannot hold $-10^9$. So `eager_mask` in [`transformers` 5.23](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/masking_utils.py) adds the lowest number of the dtype. That fits into float16, but in a row that is hidden as a whole the hidden keys still get all the weight, as in (e), or the weights are NaN if all sums overflow.
 # </details>
 #
 # **1.1, second step.** Go back to your function and make it safe for rows that may attend to nothing, and for float16. Run its check again.
@@ -1000,7 +1000,7 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 #
 # With a marker, the output reveals $\frac1{i+1}$: the read-out explains 0.83 to 0.91 of its variance in five seeds. The fraction $\frac1{i+1}$ says much about the first ten positions and little about the rest. So a read-out of $i$ itself explains only 0.42 to 0.44. Without the mask, a read-out explains nothing.
 #
-# Without a marker, no *linear* read-out works. (A share below 0 means: on new texts it does worse than always guessing the mean.) But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
+# Here, without a marker, no *linear* read-out works. (A share below 0 means: on new texts it does worse than always guessing the mean.) But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
 # </details>
 #
 # **What larger models do with the leak.** Haviv et al. (2022) trained causal language models without any encoding. These stayed competitive with standard ones, and positions could be read from their inner layers. Kazemnejad et al. (2023) prove that a first layer with suitable weights can recover absolute positions if the text begins with a marker. In their ranking over all tasks, on longer texts than in training, models without an encoding came first, ahead of T5's bias, ALiBi and RoPE.
@@ -1260,7 +1260,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>3. Does a padding mask break equivariance?</summary>
 #
-# Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions does break it, unless it treats all positions alike.
+# Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions does break it, unless no reordering changes the mask.
 # </details>
 #
 # <details><summary>4. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>

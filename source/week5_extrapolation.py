@@ -358,7 +358,7 @@ week5.ntk_by_hand(ntk_by_hand)
 #
 # $$b'(n)=b\cdot\Big(\underbrace{c\,\frac nL-(c-1)}_{\text{stretch }s(n)}\Big)^{d/(d-2)}\quad\text{for } n>L,\qquad b'(n)=b\quad\text{for } n\le L. \tag{4}$$
 #
-# At $n=L$ the stretch is exactly 1, so nothing jumps. The constant $c$ is the argument `scale`, and it is *not* the stretch: it says how fast the stretch grows. With $c=1$ the stretch is $n/L$, just what the length needs. With $c=8$ and $n=8L$ it is 57. **A result of dynamic NTK means little without its $c$.**
+# At $n=L$ the stretch is exactly 1, so nothing jumps. The constant $c$ is the argument `scale`, and it is *not* the stretch: it says how fast the stretch grows. With $c=1$ the stretch is $n/L$, that of section 3. With $c=8$ and $n=8L$ it is 57. **A result of dynamic NTK means little without its $c$.**
 #
 # **Examples.** Take $d=64$, $L=4096$, base 10,000, $n=8192$. With $c=1$ the stretch is 2 and the base 20,452, as in section 3; with $c=2$ they are 3 and 31,082.
 
@@ -1465,7 +1465,9 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Pairs 4 to 7 hardly serve as positions: held still, they cost the shipped model 0.002 nats at 64 characters. So it is plausible that their new angles do little harm. Figure 5.11 cannot acquit pairs 0 to 2: slowing them also spoils near distances, and that hides any gain at far ones. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
 #
-# How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. Repair either, and most of the harm is gone. In the shipped model the loss at 8x is 3.12 with all far distances counted as 127. With pair 3 alone counted as 31 it is 1.63, with pair 2 alone 2.17. Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47.
+# How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. Repair either, and most of the harm is gone. In the shipped model the loss at 8x is 3.12 with all far distances counted as 127. With pair 3 alone counted as 31 it is 1.63, with pair 2 alone 2.17.
+#
+# Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47. Nor does it take a new angle of pair 3: at 200 it is back at one that it knows, and the loss is 2.38; with pair 1 alone counted as 31 it is 1.47.
 #
 # **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. T5's bias is different. It meets no new bucket, yet its loss rises by 0.69 with all keys and by only 0.06 with 64. So more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #

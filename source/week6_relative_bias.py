@@ -21,7 +21,7 @@
 #
 # <!-- points of week6_relative_bias -->
 #
-# A *visible check* carries no points: it says what is wrong. You pay for a mistake once: 6.3, 6.5, 6.7 and 6.8 may call your 6.2; 6.5 may call your 6.4, and 6.7 your 6.6. *Predict* cells are not graded. Three of our own predictions were wrong.
+# A *visible check* carries no points: it says what is wrong. You pay for a mistake once: 6.3, 6.5, 6.7 and 6.8 may call your 6.2; 6.5 may call your 6.4, and 6.7 your 6.6. *Predict* cells are not graded. Three of our own predictions failed.
 
 # %% [markdown]
 # ### Conventions of this week
@@ -218,7 +218,7 @@ plt.show()
 
 
 # %% [markdown]
-# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: which row a method reads depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) At the ends of each table the numbers stay the same: far offsets share a row. (c) Transformer-XL masks what would be a negative row.
+# **Figure 6.1. Offsets and rows.** Each diagonal holds one number: which row a method reads depends on the diagonal alone. (a) Shaw's rows rise to the right, DeBERTa's fall. (b) At the ends of Shaw's and DeBERTa's tables numbers repeat: far offsets share a row. (c) Transformer-XL masks what would be a negative row.
 
 # %% [markdown]
 # ## 2 · Shaw: a vector for every offset
@@ -671,7 +671,7 @@ lab.moving_buckets(t5_bucket)
 #
 # So the last bucket begins before 128: at 91 with two sides, at 113 in the causal form. And bucket 16 would be "distance 0, ahead", which does not exist.
 #
-# A trap for your own tests: for keys behind, the two forms agree up to distance 8. Short texts cannot tell wrong buckets from right ones.
+# A trap for your own tests: for keys behind, the two forms agree up to distance 8. Short causal texts cannot tell wrong buckets from right ones.
 # </details>
 
 # %% [markdown]
@@ -1098,7 +1098,7 @@ lab.table(["mean [lowest..highest]", *(f"{task}, {n}" for task in ("pull", "push
           [[arm, *spread(results["pull"][arm]), *spread(results["push"][arm])] for arm in looks])
 
 # %% [markdown]
-# **Figure 6.6. Pull and push.** One mark per training seed; filled: 16 tokens, open: 64. Dotted ("bag"): guessing the commonest of the last four payloads, 0.41. (Early positions have fewer: on pull at 16 tokens the guess is worth 0.43.)
+# **Figure 6.6. Pull and push.** One mark per training seed; filled: 16 tokens, open: 64. Dotted ("bag"): guessing the commonest of the last four payloads, 0.41. (Early positions have fewer, so at 16 tokens the guess is worth more: on pull 0.43.)
 
 # %% tags=["experiment"] jupyter={"source_hidden": true}
 # Figure 6.7: run this cell

@@ -1146,7 +1146,7 @@ torch.manual_seed(0)
 start = ready.CopyModel([AlignedBlock(64, 4)], "from the start")
 ready.train(start, "copy", seed=0)  # lengths 2 to 10, about 10 seconds
 blind = ready.CopyModel([AlignedBlock(64, 4), AlignedBlock(64, 4)], "none")
-with np.load("week7_copy.npz") as arrays:  # one of the five shipped runs
+with np.load("week7_copy.npz") as arrays:  # the weights of one of the five runs
     blind.load_state_dict({name: torch.from_numpy(arrays[name].astype(np.float32)) for name in arrays.files})
 blind.eval()
 live = {"no positions, 2+2 layers": blind, "from the start": start}
@@ -1292,7 +1292,7 @@ plt.show()
 # 4 points; half points are allowed.
 #
 # - 1 point (part 1): step t needs source index t (copy) or n−1−t (reverse). From the start: copy t−t=0, reverse t−(n−1−t)=2t−n+1, not a constant. From the end: copy t−(n−1−t)=2t−n+1, not a constant; reverse t−t=0. It is constant exactly where the table shows success. Half a point if only one arm is right. (A difference counted from t+1, and so a constant of 1, is right too.)
-# - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol comes before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It works only because symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
+# - 1 point (part 2): by content: the encoder (RoPE) must write into each memory entry which symbol comes before it (copy) or after it (reverse); the decoder looks for the entry whose neighbour is the symbol just written. It is sure only if symbols do not repeat. The first symbol needs another rule (start or end of the source). Half a point for "look for the symbol just written, take the next" without saying where the neighbour comes from.
 # - 1 point (part 3): refuted: (ii); not refuted: (i), which is a property of the formulas, not of what is learned. The part: the encoder's new distances do most of it (hidden or clipped, nothing retrained: 0.20 to 0.72 at 15, 0.06 to 0.49 at 20), ten keys across, the right one always among them, bring less (0.35, 0.15), and both more (that fewer wrong answers are in view explains it as well; more keys as a cause stays open); the decoder's distances change nothing, also where the encoder is repaired; why mistakes remain is open. Half a point for the two claims, half for the part of the model, with numbers. "More keys" alone as the cause is wrong.
 # - 1 point (part 4): the good arms are near 1 up to 15 and fall at 20; a test of the cause (train on longer sequences, replace an encoding, look at single symbols by place, other bases); a limit (symbols without repeats, one small size, alignment known beforehand: a translation has no constant offset, greedy decoding, five seeds). Half a point each.
 # ### END MARK SCHEME
@@ -1301,9 +1301,9 @@ plt.show()
 # ### BEGIN SOLUTION
 # 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and the table shows success exactly where the needed one is constant: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, the difference that is needed is never a new one: up to 15 these arms make no mistake.
 #
-# 2. It can search by content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse, after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this works only because no symbol occurs twice; otherwise the neighbour would not be unique.
+# 2. It can search by content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse, after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this is sure only if no symbol occurs twice; otherwise the neighbour is not unique.
 #
-# 3. Claim (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.05 [0.00..0.24] at 15. Claim (i) stands: it is a property of the formulas, and does not say what trained layers do at distances they never met. The encoder stops the copying: with its keys beyond 9 hidden and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 [0.05..0.07] to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, but add to a clipped encoder: together 0.81 [0.72..0.96]. They always hold the right key, so this does not convict the number of keys. The decoder's distances change nothing, also where the encoder is repaired (0.72 with both), and these rows do not explain the mistakes that remain.
+# 3. Claim (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.05 [0.00..0.24] at 15; claim (i) stands: it is a property of the formulas, and does not say what trained layers do at distances they never met. The encoder stops the copying: with its keys beyond 9 hidden and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 [0.05..0.07] to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, but add to a clipped encoder: together 0.81 [0.72..0.96]. They always hold the right key, so this does not convict the number of keys. The decoder's distances change nothing, also where the encoder is repaired (0.72 with both), and these rows do not explain the mistakes that remain.
 #
 # 4. At 20 the good arms fall to 0.69 [0.46..0.86] and 0.73 [0.47..0.97], while single symbols stay at 0.98 [0.97..0.99] and 0.99 [0.97..1.00]: a few are wrong, and a sequence counts only as a whole. To find out why, I would look at the errors by position, and hide far distances in encoder, decoder and cross-attention, one at a time. The experiment shows nothing about translation, where no constant difference exists, words repeat, and nobody knows the alignment beforehand. And it has one small size and five seeds.
 # ### END SOLUTION
@@ -1418,7 +1418,7 @@ plt.show()
 # | trained on texts of | 8,000 tokens | 512 tokens | 30 s of audio | 8,000 tokens |
 # | input | 128,000 tokens; prompts of 4,000 shared | 8,000 tokens | 12.5 frames per second in, 3 words per second out | 64 tokens per frame, 1 frame per second |
 #
-# | measured in this course, five seeds (1x: 64 tokens; two layers, width 64) | mean [lowest..highest] | page in `experiments/` |
+# | measured in this course, five seeds (all but the last two rows: two layers, width 64; 1x is 64 tokens) | mean [lowest..highest] | page in `experiments/` |
 # |---|---|---|
 # | loss at 1x: RoPE; ALiBi; week 5's RoPE–NoPE hybrid | 1.37 [1.34..1.42]; 1.52 [1.50..1.54]; 1.42 [1.40..1.45] | results.md |
 # | loss at 8x: the same three | 3.31 [3.18..3.37]; 1.55 [1.52..1.57]; 1.49 [1.45..1.50] | results.md |

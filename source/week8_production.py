@@ -30,7 +30,7 @@
 # ### Conventions of this week
 #
 # - Tensors are `(batch, heads, seq_len, head_dim)`; $d$ is the head dimension. Masks are boolean, True = may attend.
-# - RoPE is in the **half layout** of exercise 3.4: pair $i$ is made of a channel in the first half and one in the second. (Some models named here pair neighbours instead: GPT-J, GLM-4, Cohere 2, DeepSeek-V3. That changes the channels, not the idea.)
+# - RoPE is in the **half layout** of exercise 3.4: pair $i$ is made of a channel in the first half and one in the second. (Some models named here pair neighbours instead: GPT-J, GLM-4, Cohere 2, Llama 4, DeepSeek-V3. That changes the channels, not the idea.)
 # - Positions are real numbers, `(seq_len,)` or `(batch, seq_len)`; they may be negative or fractional.
 # - With fewer queries than keys, the queries are the *last* positions, as always in this course.
 # - Functions keep the dtype and device of their input, keep gradients, and never change an argument in place. Angles are computed in at least float32, also for bfloat16 inputs.
@@ -885,11 +885,11 @@ for name, fields in configs.items():
 # %% [markdown]
 # A field means what the code that reads it (here `transformers` 5.23) makes of it, whatever its name says:
 #
-# - **The width of a head** is `head_dim`, or, where that is missing, `hidden_size // num_attention_heads`.
+# - **The width of a head** is `head_dim`, or, in this exercise, `hidden_size // num_attention_heads` where that is missing.
 # - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; [GPT-NeoX](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_neox/configuration_gpt_neox.py) calls it `rotary_pct`, and your function may honour that name in every model. `int()` rounds the product down.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** ([SmolLM3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/smollm3/modeling_smollm3.py), [Llama 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama4/modeling_llama4.py)): `self.use_rope = config.no_rope_layers[layer_idx]`.
-# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention`; where it is missing, all layers have full attention. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. In this exercise Cohere 2 always has a window. If EXAONE 4's `sliding_window` is null, the model has none, and all layers turn. In all other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
+# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention` (other kinds do not occur here); where it is missing, take full attention for all layers, although some models have another default. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. In this exercise Cohere 2 always has a window. If EXAONE 4's `sliding_window` is null, the model has none, and all layers turn. In this week's other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
 #
 # A field that is null (`None` in Python) counts as missing, also inside `rope_parameters`.
 
@@ -1087,7 +1087,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 
 # %% [markdown] nbgrader={"grade_id": "stream_explained", "grade": true, "solution": true, "points": 3}
 # ### BEGIN SOLUTION
-# 1. With true positions the 60 recent keys keep their known distances; only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$, half of the window on average, seem to lie *ahead* of it, at distances −1 to −63. A causal model has never met a key ahead. The ring buffer costs 1.09 [0.87..1.26]. Perhaps four strange keys do less harm than some thirty, perhaps a new distance less than a new direction: no arm here tells.
+# 1. With true positions the 60 recent keys keep their known distances; only the four sinks are far away, up to 511, where training ended at 63. From 128 on that costs 0.22 [0.14..0.29] nats. In the ring buffer the newest token is at place $p$, and all keys at places above $p$, half of the window on average, seem to lie *ahead* of it, at distances −1 to −63, which a causal model has never met. The ring buffer costs 1.09 [0.87..1.26]. Perhaps four strange keys do less harm than some thirty, perhaps a new distance less than a new direction: no arm here tells.
 #
 # 2. It is not true of this model: without sinks the cached window has 1.38 [1.35..1.44], within 0.00 [0.00..0.01] of the recomputed one, and four sinks gain nothing. On average the first character gets 0.017 of a head's weight at most; an equal share would be 0.021. No sink has formed, so dropping that character takes nothing away. The sentence is true of models whose heads park much of their weight on the first tokens. Remove those keys, and the denominator of every softmax shrinks: all other weights grow at once.
 #
@@ -1097,7 +1097,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Take token 100 in the ring buffer: its place is 36. Which tokens lie at the places 37 to 63, and what is key position minus query position for them?
+# Take token 100 in the ring buffer: its place is 36. Which tokens lie at the places 37 to 63, and what is query position minus key position for them?
 # </details>
 #
 # <details><summary>Hint 2</summary>
