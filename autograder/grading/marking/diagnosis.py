@@ -119,8 +119,12 @@ class Diagnosis:
                 in_one_call.append(mistake.says[0])
         else:
             if found:  # one explains the first failure: only then do mistakes in others count
-                fitting = [one for one in of_other_failures if all(self._reproduces(one, each) for each in passing)]
-                found += filter(None, [self._candidate(one, failing) for one in fitting])
+                found += [
+                    candidate
+                    for one in of_other_failures
+                    if (candidate := self._candidate(one, failing)) is not None
+                    and all(self._reproduces(one, each) for each in passing)
+                ]
         if in_place:
             found = [one for one in found if any(_telling(failing[index]) for index in one.explains)]
             return _best(found, failing)
