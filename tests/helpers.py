@@ -28,7 +28,7 @@ ATTENTION = """def scaled_dot_product_attention(q, k, v, mask=None):
     scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)
     weights = scores.softmax(-1)
     return weights @ v, weights
-"""  # a student's answer to 1.2
+"""  # a student's answer to 1.1
 PATIENCE = 2000  # seconds before we give up on a command or a condition: it hangs and is not just slow
 
 

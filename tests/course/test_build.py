@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course.weeks import WEEKS, by_week, by_week_at_night_and_always
+from course.weeks import WEEKS, by_week, by_week_mostly_at_night
 from helpers import COURSE, autograder
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -51,7 +51,7 @@ def test_products_are_what_the_text_builds(copy: Path, text: Path) -> None:
     assert build(copy, copy / "source" / text.name) == [f"notebooks/{text.stem}/weights_of_last_year.npz (removed)"]
 
 
-@by_week_at_night_and_always(3)
+@by_week_mostly_at_night(3)
 def test_building_from_nothing_gives_the_same_notebooks(copy: Path, text: Path) -> None:
     for folder in ("source", "notebooks"):
         shutil.rmtree(copy / folder / text.stem)

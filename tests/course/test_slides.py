@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course.weeks import by_week_at_night_and_always, secret_lines
+from course.weeks import by_week_mostly_at_night, secret_lines
 from helpers import COURSE
 
 from autograder.slides import write_slides
@@ -14,7 +14,7 @@ from autograder.slides import write_slides
 pytestmark = pytest.mark.slow
 
 
-@by_week_at_night_and_always(3)
+@by_week_mostly_at_night(3)
 def test_no_secret_line_and_nothing_from_elsewhere(tmp_path: Path, text: Path) -> None:
     page, count = write_slides(COURSE, text.stem, tmp_path)
     content = page.read_text(encoding="utf-8")

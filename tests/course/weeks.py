@@ -14,9 +14,9 @@ WEEKS = texts(COURSE)
 by_week = pytest.mark.parametrize("text", WEEKS, ids=lambda path: path.stem)
 
 
-def by_week_at_night_and_always(number: int) -> pytest.MarkDecorator:
+def by_week_mostly_at_night(always: int) -> pytest.MarkDecorator:
     at_night = [pytest.param(text, marks=pytest.mark.nightly) for text in WEEKS]
-    texts = [*at_night[: number - 1], WEEKS[number - 1], *at_night[number:]]
+    texts = [*at_night[: always - 1], WEEKS[always - 1], *at_night[always:]]
     return pytest.mark.parametrize("text", texts, ids=lambda path: path.stem)
 
 
