@@ -226,10 +226,8 @@ class Check:
         self._add(Unchanged(probe, call, watched=arguments))
 
     def keeps(self, invoke: Callable[..., Any], call: str, *arguments: torch.Tensor) -> None:
-        """Require ``invoke(subject, *arguments)`` to change no argument, also in float64: there ``x.double()`` is x."""
-        wide = [argument.double() if argument.is_floating_point() else argument.clone() for argument in arguments]
-        for given, words in ((list(arguments), ""), (wide, " in float64")):
-            self.unchanged(_invoking(invoke, given), f"{call}{words}", *given)
+        """Require ``invoke(subject, *arguments)`` to change no argument."""
+        self.unchanged(_invoking(invoke, arguments), call, *arguments)
 
     def returns_new(self, call: str, *arguments: Any, tolerance: Tolerance = USUAL) -> None:
         """Require a new result, neither an argument nor one that is kept: writing to it must change nothing else."""

@@ -97,7 +97,7 @@ def scaled_dot_product_attention(check: Check) -> None:
     name = "scaled_dot_product_attention"
     # Catches no or a wrong scale, no softmax or a wrong axis, keys for values, transposed weights, results swapped.
     with check.criterion("output and weights without a mask", 1.25, golden=True):
-        for sizes in ((4, 4, 4, 4, 4, 4), (3, 2, 4, 7, 16, 5), (2, 3, 5, 5, 8, 6), (1, 2, 1, 9, 5, 3)):
+        for sizes in ((4, 4, 4, 4, 4, 4), (3, 2, 4, 7, 16, 5), (1, 2, 1, 9, 5, 3)):
             q, k, v, words = drawn(check, *sizes)
             check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
     # Catches a mask ignored, inverted, transposed, added as 0/1, applied after the softmax, or taken from sequence 0.
@@ -132,7 +132,7 @@ def broadcast_masks(check: Check, name: str) -> None:
     of_keys = mixed_mask(check, 4, 1, 1, 4)
     check.agrees(calling(q, k, v, of_keys), f"{name}({words}, mask (4, 1, 1, 4))", CLOSE, BROADCAST)
     q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
-    shapes: tuple[tuple[int, ...], ...] = ((7,), (5, 7), (2, 3, 5, 7), (3, 1, 7), (2, 1, 5, 7), (1, 1, 5, 7))
+    shapes: tuple[tuple[int, ...], ...] = ((7,), (3, 1, 7), (2, 1, 5, 7), (1, 1, 5, 7))
     for shape in shapes:
         mask = mixed_mask(check, *shape)
         check.agrees(calling(q, k, v, mask=mask), f"{name}({words}, mask=mask {shape})", CLOSE, BROADCAST)
@@ -141,8 +141,6 @@ def broadcast_masks(check: Check, name: str) -> None:
 def empty_rows(check: Check, name: str) -> None:
     q, k, v, words = drawn(check, 2, 3, 5, 7, 4, 6)
     mask = mixed_mask(check, 5, 7)
-    check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7))", CLOSE)
-    mask = mask.clone()
     mask[2] = False
     check.agrees(calling(q, k, v, mask), f"{name}({words}, mask (5, 7) with row 2 all False)", CLOSE, EMPTY_ROW)
     slope = "whether the gradient for k is finite, where row 2 of the mask is all False"
@@ -161,7 +159,6 @@ def empty_rows(check: Check, name: str) -> None:
 
 def large_scores(check: Check, name: str) -> None:
     q, k, v, words = drawn(check, 2, 2, 4, 5, 8, 3)
-    check.agrees(calling(q, k, v), f"{name}({words})", CLOSE)
     check.agrees(calling(60 * q, k, v), f"{name}({words}), scores up to some hundred", LARGE, LARGE_SCORES)
     # One hidden key scores far above all others: unless it is hidden before the softmax, the visible weights vanish.
     q, k, v, words = drawn(check, 2, 2, 1, 5, 8, 3)
@@ -198,20 +195,13 @@ def half_precision(check: Check, name: str) -> None:
     k, v = steps[:, None].expand(1, 2, 4, 16), check.randn(1, 2, 4, 5, dtype=torch.float16)
     words = f"float16 q all 100 {tuple(q.shape)}, k up to 100, v {tuple(v.shape)}"
     check.agrees(calling(q, k, v), f"{name}({words})", tolerance, HALF)
-    # All visible scores lie below -1e4, a common replacement for -inf that float16 can hold.
-    mask = torch.tensor([True, False, False, True], device=check.device)
-    # The hidden scores lie as far above zero: adding such a number does not hide them either.
-    k = (k.abs() + 50) * torch.where(mask, -1, 1).unsqueeze(-1).to(torch.float16)
-    call = f"{name}({words}, visible scores far below 0, hidden ones far above, mask (4,))"
-    check.agrees(calling(q, k, v, mask), call, tolerance, HALF)
 
 
 def kept_dtypes(check: Check, name: str) -> tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the description of the float32 call, and its q, k and v."""
-    for dtype in (torch.bfloat16, torch.float64):
-        q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=dtype)
-        for place, part in enumerate(("out", "weights")):
-            check.has_dtype(returned(place, q, k, v), dtype, f"{part} of {name}({words})")
+    q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5, dtype=torch.bfloat16)
+    for place, part in enumerate(("out", "weights")):
+        check.has_dtype(returned(place, q, k, v), torch.bfloat16, f"{part} of {name}({words})")
     q, k, v, words = drawn(check, 2, 2, 3, 4, 6, 5)
     call = f"{name}({words})"
     check.agrees(calling(q, k, v), call, CLOSE)
@@ -233,8 +223,6 @@ def arguments_left_alone(check: Check, name: str) -> tuple[list[torch.Tensor], s
     full = mask.expand(2, 2, 4, 4).clone()
     call = f"{name}({words}, mask (2, 2, 4, 4), row 1 all False)"
     check.unchanged(lambda f: f(*square, full), call, *square, full)
-    half = [given.to(torch.bfloat16) for given in square]
-    check.unchanged(lambda f: f(*half), f"{name}({words}) in bfloat16", *half)
     heads = [as_heads(check, 2, 2, 4, 6) for _ in range(3)]
     check.agrees(calling(*heads), f"{name}(q, k, v (2, 2, 4, 6)), all transposed", CLOSE, STRIDES)
     return [*square, mask], shown
@@ -374,9 +362,9 @@ def _a_float(call: str) -> Callable[[Any], Fault | None]:
 def equivariance_gap(check: Check) -> None:
     # Catches only input or only output permuted, channels or sequences permuted, a mean, a norm, a missing abs().
     with check.criterion("functions that see the order, two tokens exchanged", 0.5, golden=True):
-        for words, f in ORDERED:
+        gaps_of_both_signs(check, (1, 4, 4), [0, 2, 1, 3])
+        for words, f in ORDERED[1:]:
             gap_agrees(check, words, f, (1, 4, 4), [0, 2, 1, 3])
-        gaps_of_both_signs(check, (1, 5, 3), [4, 1, 2, 3, 0])
     # Catches the inverse permutation on one side or both, and code that expects an output of x's shape.
     with check.criterion("permutations that are not their own inverse, outputs of another shape", 1, golden=True):
         gaps_in_longer_cycles(check)
@@ -429,8 +417,8 @@ def gaps_of_both_signs(check: Check, shape: tuple[int, ...], order: list[int]) -
 
 def gaps_in_longer_cycles(check: Check) -> None:
     gaps_of_both_signs(check, (1, 4, 4), [2, 0, 1, 3])
-    for words, f in (*ORDERED[1:], ("the running sum of the first channel", lambda t: t[..., 0].cumsum(1))):
-        gap_agrees(check, words, f, (1, 4, 4), [2, 0, 1, 3])
+    words = "the running sum of the first channel"
+    gap_agrees(check, words, lambda t: t[..., 0].cumsum(1), (1, 4, 4), [2, 0, 1, 3])
     words = "the running sum, two rows of numbers per token"
     gap_agrees(check, words, lambda t: -t.cumsum(1).unflatten(-1, (2, 2)), (1, 6, 4), [3, 0, 5, 1, 2, 4], FOUR_AXES)
 
@@ -513,10 +501,10 @@ def causal_mask(check: Check) -> None:
         masks((4, 4), (1, 1), (7, 7))
     # Catches queries counted from position 0, a hidden cache, one row per key, a mask that is always square.
     with check.criterion("several new queries, with a cache", 1.5, golden=True):
-        masks((3, 3), (2, 5), (2, 9), (6, 7))
+        masks((3, 3), (2, 5), (6, 7))
     # Catches row 0 used for the only query, a maximum size, a cached mask returned again.
     with check.criterion("one new query, with a cache; a new mask on each call", 0.5):
-        masks((1, 6), (1, 2), (1, 5000))
+        masks((1, 6), (1, 5000))
         for sizes in ((4, 4), (1, 6)):
             check.agrees(
                 calling_again(*sizes), f"causal_mask{sizes}, when an earlier one was written to", hint=HANDED_OUT_TWICE

@@ -38,6 +38,7 @@ from autograder.checks.rotations import (
 from autograder.misconceptions.week3 import DIAGNOSES
 from autograder.reference.rope import look_back_scores
 from autograder.script.compare import CUT, FOUR_DIGITS, Tolerance
+from autograder.script.script import Gate
 
 WEEK = "week3_rope"
 
@@ -92,7 +93,7 @@ def rope_frequencies(check: Check) -> None:
     tolerance = Tolerance(rtol=1e-5, atol=0)
     # Catches the exponent i/d, d - 2 for d, a missing minus sign, pairs from 1, wavelengths, one frequency per channel.
     with check.criterion("values for the default base", 0.75, golden=True):
-        for head_dim in (8, 64, 6, 2):
+        for head_dim in (8, 6, 2):
             check.agrees(calling(head_dim), f"rope_frequencies({head_dim})", tolerance)
     # Catches a hard-coded base of 10,000, and a base remembered from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
@@ -109,9 +110,6 @@ def rope_frequencies(check: Check) -> None:
 
 # ---- rotations ------------------------------------------------------------------------------------------------------
 
-REAL_ROWS = (
-    "Rows of whole positions are right, others are not. (Positions are real numbers, also in one row per sequence.)"
-)
 BASE_OF_ROWS = Hint(
     "With positions (seq_len,) another base is right, with positions (batch, seq_len) it is not. (The base is the same for "
     "all.)",
@@ -149,19 +147,16 @@ def rotation_values(check: Check, name: str) -> None:
     check.agrees(calling(x[:, :, :1], steps[:1]), f"{name}({on(x[:, :, :1], '[0]')})", NEAR, AT_ZERO)
     turned = calling(x, steps)
     check.agrees(lambda f: turned(f).norm(dim=-1), f"the lengths of {name}({on(x, '0..2')})", NEAR, LENGTHS)
-    for shape in ((4, 4, 4, 6), (2, 3, 7, 8), (3, 1, 5, 2)):
+    for shape in ((4, 4, 4, 6), (2, 3, 7, 8)):
         x, positions = check.randn(*shape), torch.arange(shape[2], device=check.device)
         check.agrees(calling(x, positions), f"{name}({on(x, f'0..{shape[2] - 1}')})", NEAR)
-    x = check.randn(2, 2, 5, 8, dtype=torch.float64)
-    check.agrees(calling(x, torch.arange(5, device=check.device)), f"{name}({on(x, '0..4')})", NEAR)
 
 
 def rotation_positions(check: Check, name: str) -> None:
     """Check positions of shape (seq_len,) other than 0..n-1."""
     for shape, positions, words, hint in (
         ((4, 4, 4, 6), [0, 1, 2, 3], "0..3", ""),
-        ((4, 4, 4, 6), [17, 18, 19, 20], "17..20", GIVEN),
-        ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
+        ((4, 4, 4, 6), [5, 0, 11, 5], "shuffled, one of them twice", GIVEN),
         ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
         ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
     ):
@@ -177,74 +172,57 @@ def rotation_rows(check: Check, name: str) -> None:
     """Check positions of shape (batch, seq_len)."""
     x = check.randn(2, 3, 5, 8)
     check.agrees(calling(x, torch.arange(5, device=check.device)), f"{name}({on(x, '0..4')})", NEAR)
-    for batch, heads, seq_len, head_dim in ((4, 4, 4, 6), (3, 2, 1, 4)):
-        x = check.randn(batch, heads, seq_len, head_dim)
-        rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1])[:seq_len]
-        words = f"of shape ({batch}, {seq_len})"
-        check.agrees(calling(x, rows.to(check.device)), f"{name}({on(x, words)})", NEAR, ROWS)
-    x, row = check.randn(2, 3, 5, 8), at_positions(check, -3.5, 0.5, 7.5, 4.5, -1.5)
+    x = check.randn(4, 4, 4, 6)
+    rows = 7 * torch.arange(1, 5)[:, None] + torch.tensor([3, 0, 8, 1])
+    check.agrees(calling(x, rows.to(check.device)), f"{name}({on(x, 'of shape (4, 4)')})", NEAR, ROWS)
+    x, row = check.randn(2, 3, 5, 8), at_positions(check, 3, 0, 7, 4, 1)
     rows = torch.stack((row, row.flip(0)))  # both rows hold the numbers that the single row is checked with
-    call = f"{name}({on(x, 'of shape (2, 5), some negative, none whole')}"
-    one = f"{name}({on(x, 'of shape (5,)')}"
-    with check.holds(calling(x, rows[0]), f"{one})", NEAR):  # each check of rows needs the single row right
-        check.agrees(calling(x, rows), f"{call})", NEAR, REAL_ROWS)
-    with check.holds(calling(x, rows[0], base=7.5), f"{one}, base=7.5)", NEAR):
-        check.agrees(calling(x, rows, base=7.5), f"{call}, base=7.5)", NEAR, BASE_OF_ROWS)
+    with check.holds(calling(x, rows[0], base=7.5), f"{name}({on(x, 'of shape (5,)')}, base=7.5)", NEAR):
+        call = f"{name}({on(x, 'of shape (2, 5)')}, base=7.5)"
+        check.agrees(calling(x, rows, base=7.5), call, NEAR, BASE_OF_ROWS)
 
 
 def rotation_base(check: Check, name: str) -> None:
     x, positions = check.randn(2, 3, 6, 8), torch.arange(6, device=check.device)
     call = f"{name}({on(x, '0..5')}"
-    check.agrees(calling(x, positions), f"{call})", NEAR)
-    longer, steps = (
-        check.randn(2, 3, 9, 8),
-        torch.arange(9, device=check.device),
-    )  # nine tokens are first asked with another base
-    check.agrees(calling(longer, steps, base=500.0), f"{name}({on(longer, '0..8')}, base=500)", NEAR, BASE)
-    check.agrees(calling(longer, steps), f"{name}({on(longer, '0..8')})", NEAR, REMEMBERED_BASE)
     check.agrees(calling(x, positions, base=7.5), f"{call}, base=7.5)", NEAR, BASE)
+    check.agrees(calling(x, positions), f"{call})", NEAR, REMEMBERED_BASE)  # asked first with another base
 
 
 def rotation_far(check: Check, name: str) -> None:
     """Check far positions, first in float32, so that later failures are failures of precision."""
     x, positions = check.randn(1, 2, 24, 16), far_positions(check, 24)
     check.agrees(calling(x, positions), f"{name}({on(x, 'up to 8191')})", FAR)
-    for dtype, tolerance in ROUNDED.items():
-        half = x.to(dtype)
-        check.agrees(calling(half, positions), f"{name}({on(half, 'up to 8191')})", tolerance, HALF_PRECISION)
-    low, call = x.to(torch.bfloat16), f"{name}({on(x.to(torch.bfloat16), 'up to 8191 in float32')})"
-    check.agrees(calling(low, positions.float()), call, ROUNDED[torch.bfloat16], REAL_POSITIONS)
+    low, rounded = x.to(torch.bfloat16), ROUNDED[torch.bfloat16]
+    call = f"{name}({on(low, 'up to 8191')}"
+    check.agrees(calling(low, positions), f"{call})", rounded, HALF_PRECISION)
+    check.agrees(calling(low, positions.float()), f"{call} in float32)", rounded, REAL_POSITIONS)
     x, at = x[:, :, :2], torch.tensor([9001, 70_001], device=check.device)
     # float32 angles are off by about 0.02 there
     check.agrees(calling(x, at), f"{name}({on(x, '[9001, 70001]')})", Tolerance(rtol=0, atol=0.2), ANY_POSITION)
-    x, at = check.randn(1, 2, 3, 16), torch.tensor([11, 4, 57], device=check.device)  # first asked in bfloat16
-    check.value(calling(x.to(torch.bfloat16), at), f"{name}({on(x.to(torch.bfloat16), '[11, 4, 57]')})")
-    check.agrees(
-        calling(x, at), f"{name}({on(x, '[11, 4, 57]')}), after an equal call in bfloat16", NEAR, AFTER_BFLOAT16
-    )
 
 
 def rotation_dtype(check: Check, name: str) -> None:
-    positions = torch.arange(5, device=check.device)
-    for dtype in (torch.bfloat16, torch.float16, torch.float64):
-        x = check.randn(2, 2, 5, 8, dtype=dtype)
-        check.has_dtype(calling(x, positions), dtype, f"{name}({on(x, '0..4')})")
-    x = check.randn(2, 2, 5, 8)
-    check.has_dtype(calling(x, positions.double()), torch.float32, f"{name}({on(x, '0..4 in float64')})")
+    x, positions = check.randn(1, 2, 10, 16), torch.arange(10, device=check.device)  # first asked in bfloat16
+    low, call = x.to(torch.bfloat16), f"{name}({on(x, '0..9')})"
+    check.has_dtype(calling(low, positions), torch.bfloat16, f"{name}({on(low, '0..9')})")
+    check.agrees(calling(x, positions), f"{call}, after an equal call in bfloat16", NEAR, AFTER_BFLOAT16)
+    check.has_dtype(calling(x, positions.double()), torch.float32, f"{name}({on(x, '0..9 in float64')})")
 
 
-def rotation_manners(check: Check, name: str) -> None:
+def rotation_manners(check: Check, name: str, rows_right: Gate) -> None:
     x, positions = check.randn(2, 3, 4, 6), torch.arange(4, device=check.device)
     call = f"{name}({on(x, '0..3')})"
     check.agrees(calling(x, positions), call, NEAR)
-    check.keeps(lambda f, *given: f(*given), call, x, positions)  # first: a write spoils the gradient
-    heads = as_heads(check, 2, 3, 4, 6)
-    check.agrees(calling(heads, positions), f"{name}({on(heads, '0..3')}), x transposed", NEAR, STRIDES)
-    rows = positions + torch.arange(2.0, device=check.device)[:, None]  # float() returns these themselves
-    with check.answers(calling(x, rows), f"{name}({on(x, 'of shape (2, 4)')})"):
-        check.unchanged(lambda f: f(x, rows), f"{name}({on(x, 'of shape (2, 4)')})", rows)
+    # First, as a write spoils the gradient. Of floats, float() returns the positions themselves.
+    rows = positions + torch.arange(2.0, device=check.device)[:, None]
+    for gate, given, words in ((rows_right, rows, "of shape (2, 4), in float32"), (~rows_right, positions, "0..3")):
+        with gate:
+            check.keeps(lambda f, *given: f(*given), f"{name}({on(x, words)})", x, given)
     still = torch.zeros_like(positions)  # nothing rotates, so that returning x itself would be right
     check.returns_new(f"{name}({on(x, 'all 0')})", x, still, tolerance=NEAR)
+    heads = as_heads(check, 2, 3, 4, 6)
+    check.agrees(calling(heads, positions), f"{name}({on(heads, '0..3')}), x transposed", NEAR, STRIDES)
     check.agrees(differentiating(x, positions), f"the gradient of {call}", NEAR, CUT)
     odd = check.randn(1, 1, 4, 5)
     check.raises(calling(odd, positions), ValueError, f"{name}({on(odd, '0..3')})")
@@ -264,21 +242,24 @@ def apply_rotary_emb(check: Check) -> None:
     # Catches positions that are ignored, counted on from the first one, rounded, or stripped of their sign.
     with check.criterion("shifted, shuffled, negative and fractional positions", 1, golden=True):
         rotation_positions(check, name)
+        any_right = check.reached()
     # Catches row 0 used for all sequences, rows that broadcast along the heads, code that takes no rows.
     with check.criterion("one row of positions per sequence", 1, golden=True):
         rotation_rows(check, name)
+        with any_right:
+            rows_right = check.reached()
     # Catches a hard-coded base of 10,000.
     with check.criterion("another base", 0.5, golden=True):
         rotation_base(check, name)
-    # Catches positions, frequencies or angles in the half precision of x, and angles cached from such a call.
-    with check.criterion("far positions, also in bfloat16 and float16", 1, golden=True):
+    # Catches positions, frequencies or angles in the half precision of x.
+    with check.criterion("far positions, also in bfloat16", 1, golden=True):
         rotation_far(check, name)
-    # Catches a result always in float32, or in the dtype of the positions.
+    # Catches a result always in float32 or in the dtype of the positions, and angles cached from a bfloat16 call.
     with check.criterion("keeps the dtype", 0.25):
         rotation_dtype(check, name)
     # Catches an argument changed or returned, gradients cut off, `view` on transposed heads, an odd head_dim accepted.
     with check.criterion("new results, gradients; leaves its arguments alone, refuses an odd head_dim", 0.5):
-        rotation_manners(check, name)
+        rotation_manners(check, name, rows_right)
 
     # Catches frequencies created on the CPU.
     with check.follows_device(0.25):
@@ -296,13 +277,14 @@ def apply_rotary_emb_half(check: Check) -> None:
         rotation_positions(check, name)
         rotation_base(check, name)
         rotation_rows(check, name)
-    # Catches angles in the half precision of x, and a result always in float32.
+        rows_right = check.reached()
+    # Catches angles in the half precision of x or cached from such a call, and a result always in float32.
     with check.criterion("far positions in half precision, dtype kept", 0.25, golden=True):
         rotation_far(check, name)
         rotation_dtype(check, name)
     # Catches an argument changed or returned, gradients cut off, `view` on transposed heads, an odd head_dim accepted.
     with check.criterion("new results, gradients; leaves its arguments alone, refuses an odd head_dim", 0.125):
-        rotation_manners(check, name)
+        rotation_manners(check, name, rows_right)
 
     # Catches frequencies created on the CPU.
     with check.follows_device(0.125):
@@ -325,9 +307,7 @@ def interleaved_to_half(check: Check) -> None:
         reorders(24, 24, 2)
         reorders(18, 7, 3)
     # Catches gradients cut off, the weight changed or rounded to float32, rows accepted that form no pairs.
-    with check.criterion(
-        "keeps dtype and gradient, returns a new tensor, leaves the weight alone, refuses rows that make no pairs", 0.25
-    ):
+    with check.criterion("keeps dtype and gradient, leaves the weight alone, refuses rows that make no pairs", 0.25):
         weight, call = check.randn(12, 4), "interleaved_to_half(weight (12, 4), 1)"  # several heads: see above
         check.has_dtype(calling(weight.bfloat16(), 1), torch.bfloat16, f"{call} in torch.bfloat16")
         check.agrees(calling(weight, 1), call, MOVED)
@@ -338,7 +318,6 @@ def interleaved_to_half(check: Check) -> None:
             turned = check.randn(4, 12).T
             check.agrees(calling(turned, 3), f"{call}, weight transposed", MOVED, STRIDES)
             check.agrees(calling(turned.double() / 3, 3), f"{call} in float64", EXACT, FLOAT64)
-        check.returns_new(call, weight, 3, tolerance=MOVED)
         for rows, n_heads in ((10, 2), (14, 3)):
             check.raises(
                 calling(check.randn(rows, 4), n_heads),
@@ -373,7 +352,6 @@ CAUSAL_HALF = Hint(
     "scores; a hidden score is -inf, since float16 ends at 65,504.)",
     form=True,
 )
-MODULE_FLOAT64 = Hint("In float32 the module is right, after .to(torch.float64) it is not.", form=True)
 LONG_TEXT = "Short texts are right, one of {:,} tokens is not. (Texts may have any length.)"
 STALE = Hint(
     "By itself a call without positions is right, after calls with positions it is not. (What you keep from one call must not "
@@ -447,9 +425,10 @@ def RotaryMultiHeadAttention(check: Check) -> None:
     # Catches no rotation, one before the head split, a wrong layout or exponent, angles cached from another text.
     with check.criterion("rotated queries and keys, positions 0..n-1", 1.5, golden=True):
         attention_in_order(check, name)
+        in_order = check.reached()
     # Catches positions ignored or looked up in a table of integers, and row 0 used for all sequences.
     with check.criterion("positions as given, also one row per sequence", 1, golden=True):
-        attention_after_positions(check, name, *attention_at_positions(check, name))
+        attention_after_positions(check, name, in_order, *attention_at_positions(check, name))
     # Catches a hard-coded base of 10,000.
     with check.criterion("another base", 0.25, golden=True):
         attention_base(check, name)
@@ -458,12 +437,14 @@ def RotaryMultiHeadAttention(check: Check) -> None:
         weights, x = weights_and_text(check, 2, 5, 16)
         given = 9 - 2 * check.randperm(5)
         causal_by_index(check, name, weights, x, given)
-        causal_long_text(check, name)
+        with in_order:  # it reads a long text of this width, too
+            causal_long_text(check, name)
         causal_ends(check, name, weights, x, given)
         causal_far_below(check, name)
+        causal = check.reached()
     # Catches positions or angles in bfloat16, frequencies in a buffer that .to() rounds, -1e9 as a mask in float16.
     with check.criterion("bfloat16 does not change the angles", 0.5, golden=True):
-        attention_in_half_precision(check, name)
+        attention_in_half_precision(check, name, causal)
     # Catches biases, and a table in the state_dict.
     with check.criterion("four bias-free projections and nothing else in the state_dict", 0.25):
         check.agrees(
@@ -488,17 +469,16 @@ def at_positions(check: Check, *values: Any) -> torch.Tensor:
 
 
 def attention_in_order(check: Check, name: str) -> None:
-    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (1, 12, 8, 1), (3, 2, 36, 6)):
+    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (1, 12, 8, 1)):
         weights, x = weights_and_text(check, batch, seq_len, d_model)
         check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
     weights, x = weights_and_text(check, 2, 9, 16)
-    for first, then in ((9, 4), (3, 9)):
-        check.agrees(
-            attended(weights, 2, x[:, :then], before=[(x[:, :first], {})]),
-            f"{name}(16, 2) on a text of {first} tokens, then on one of {then}",
-            ATTENDED,
-            LENGTHS_ONE_BY_ONE,
-        )
+    check.agrees(
+        attended(weights, 2, x, before=[(x[:, :3], {})]),
+        f"{name}(16, 2) on a text of 3 tokens, then on one of 9",
+        ATTENDED,
+        LENGTHS_ONE_BY_ONE,
+    )
     weights, x = weights_and_text(check, 1, 600, 2)
     check.agrees(means(weights, x), f"{name}(2, 1)(x (1, 600, 2), q_proj 0)", ATTENDED, LONG_TEXT.format(600))
 
@@ -509,7 +489,6 @@ def attention_at_positions(check: Check, name: str) -> tuple[dict, torch.Tensor,
     rows = at_positions(check, (0, 1, 2, 3), (2, 9, 4, 0), (5, 5, -8, 30))
     for given, words, hint in (
         (at_positions(check, 0, 1, 2, 3), "0..3", ""),
-        (at_positions(check, 0, 3, 4, 11), "[0, 3, 4, 11]", GIVEN),
         (at_positions(check, 0, 0, 0, 0), "all 0", GIVEN),
         (at_positions(check, 7, 2, -9, 2.5), "in any order, negative and fractional", GIVEN),
         (rows, "of shape (3, 4)", ROWS),
@@ -519,22 +498,20 @@ def attention_at_positions(check: Check, name: str) -> tuple[dict, torch.Tensor,
     return weights, x, rows
 
 
-def attention_after_positions(check: Check, name: str, weights: dict, x: torch.Tensor, rows: torch.Tensor) -> None:
-    call = f"{name}(16, 2)(x {tuple(x.shape)}, positions of shape (3, 4)"
-    check.agrees(attended(weights, 2, x.double(), positions=rows), f"{call}) in float64", ATTENDED, MODULE_FLOAT64)
-    call = f"{name}(16, 2)(x {tuple(x.shape)})"
-    with check.holds(attended(weights, 2, x), call, ATTENDED):
-        after = attended(weights, 2, x, before=[(x, {"positions": given}) for given in (rows, rows[1])])
-        check.agrees(after, f"{call} after two calls with positions", ATTENDED, STALE)
+def attention_after_positions(
+    check: Check, name: str, in_order: Gate, weights: dict, x: torch.Tensor, rows: torch.Tensor
+) -> None:
+    with in_order:
+        after = attended(weights, 2, x, before=[(x, {"positions": rows[1]})])
+        check.agrees(after, f"{name}(16, 2)(x {tuple(x.shape)}) after a call with positions", ATTENDED, STALE)
 
 
 def causal_long_text(check: Check, name: str) -> None:
     """With all positions 0 a table of angles of any length will do, so only the mask is tested."""
     weights, _ = weights_and_text(check, 1, 1, 2)
-    short, long = ({"positions": at_positions(check, *[0] * n), "is_causal": True} for n in (3, 1030))
-    x, call = check.randn(1, 1030, 2), f"{name}(2, 1)(x (1, {{}}, 2), q_proj 0, positions all 0, is_causal=True)"
-    with check.holds(means(weights, x[:, :3], **short), call.format(3), ATTENDED):
-        check.agrees(means(weights, x, **long), call.format(1030), ATTENDED, LONG_TEXT.format(1030))
+    probe = means(weights, check.randn(1, 1030, 2), positions=at_positions(check, *[0] * 1030), is_causal=True)
+    call = f"{name}(2, 1)(x (1, 1030, 2), q_proj 0, positions all 0, is_causal=True)"
+    check.agrees(probe, call, ATTENDED, LONG_TEXT.format(1030))
 
 
 def attention_base(check: Check, name: str) -> None:
@@ -551,7 +528,7 @@ def attention_base(check: Check, name: str) -> None:
 
 
 def causal_by_index(check: Check, name: str, weights: dict, x: torch.Tensor, given: torch.Tensor) -> None:
-    call = f"{name}(16, 2)(x {tuple(x.shape)}, positions in any order, is_causal=True)"
+    call = f"{name}(16, 2)(x (2, 3, 16), positions in any order, is_causal=True)"
     less_ends = "row t minus the last row for x[:, :t+1] without a mask"
     check.agrees(
         beyond_causal(weights, 2, x[:, :3]),
@@ -559,7 +536,7 @@ def causal_by_index(check: Check, name: str, weights: dict, x: torch.Tensor, giv
         ATTENDED,
         CAUSAL,
     )
-    check.agrees(beyond_causal(weights, 2, x, given), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
+    check.agrees(beyond_causal(weights, 2, x[:, :3], given[:3]), f"{call}, {less_ends}", ATTENDED, CAUSAL_POSITIONS)
 
 
 def causal_ends(check: Check, name: str, weights: dict, x: torch.Tensor, given: torch.Tensor) -> None:
@@ -587,7 +564,7 @@ def causal_far_below(check: Check, name: str) -> None:
     )
 
 
-def attention_in_half_precision(check: Check, name: str) -> None:
+def attention_in_half_precision(check: Check, name: str, causal: Gate) -> None:
     weights, x = weights_and_text(check, 2, 24, 32)
     far, shown = far_positions(check, 24), f"x {tuple(x.shape)}, far positions"
     # float32 angles up to 8191 are off by 2e-3 (see FAR), outputs were off by 1e-3; wrong frequencies give over 1
@@ -595,20 +572,19 @@ def attention_in_half_precision(check: Check, name: str) -> None:
     rounded, call = x.to(torch.bfloat16), f"{name}(32, 2).to(bfloat16)"
     probe = attended(weights, 2, rounded, positions=far)
     check.agrees(probe, f"{call}({shown})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
-    check.has_dtype(attended(weights, 2, rounded), torch.bfloat16, f"{call}(bfloat16 x {tuple(x.shape)})")
     x = check.randn(1, 330, 32, dtype=torch.bfloat16)  # bfloat16 cannot count to 330
-    check.agrees(attended(weights, 2, x), f"{call}(x {tuple(x.shape)})", ATTENDED_BFLOAT16, MODULE_BFLOAT16)
-    x, call = x[:, :9], f"{name}(32, 2)(x (1, 9, 32), is_causal=True)"
-    with check.holds(attended(weights, 2, x.float(), is_causal=True), call, ATTENDED):
-        half = attended(weights, 2, x.half(), is_causal=True)
-        check.agrees(half, f"{call} in float16", ATTENDED_BFLOAT16, CAUSAL_HALF)
+    probe, call = attended(weights, 2, x), f"{call}(bfloat16 x {tuple(x.shape)})"
+    check.agrees(probe, call, ATTENDED_BFLOAT16, MODULE_BFLOAT16)
+    check.has_dtype(probe, torch.bfloat16, call)
+    with causal:
+        half, call = x[:, :9].half(), f"{name}(32, 2)(x (1, 9, 32), is_causal=True) in float16"
+        check.agrees(attended(weights, 2, half, is_causal=True), call, ATTENDED_BFLOAT16, CAUSAL_HALF)
 
 
 def attention_manners(check: Check, name: str) -> None:
     weights, x = weights_and_text(check, 2, 4, 12)
     equal, call = at_positions(check, 3, 3, 3, 3), f"{name}(12, 2)(x {tuple(x.shape)}, positions all 3)"
     check.unchanged(_reading(weights, 2, x, equal), call, x, equal)
-    check.agrees(attended(weights, 2, x, positions=equal), call, ATTENDED)
     # gradients are products with one more matrix than the outputs, of the same order
     slope = attended(weights, 2, x, positions=equal, differentiate=True)
     check.agrees(slope, f"the gradient of {call}", ATTENDED, CUT)
@@ -696,13 +672,12 @@ def serving_test(check: Check) -> None:
 def rotate_half(check: Check) -> None:
     # Catches neighbours instead of halves, a misplaced or missing minus sign, halves kept, flipped or interleaved.
     with check.criterion("values", 0.75, golden=True):
-        for shape in ((2, 2, 2, 4), (2, 3, 5, 8), (10,)):
+        for shape in ((2, 2, 2, 4), (2, 3, 5, 8)):
             check.agrees(calling(check.randn(*shape)), f"rotate_half(x {shape})", MOVED)
     # Catches a result always in float32, x changed in place, gradients cut off.
     with check.criterion("keeps dtype and gradient, leaves x alone", 0.125):
         x, call = check.randn(2, 2, 3, 6), "rotate_half(x (2, 2, 3, 6))"
         check.has_dtype(calling(x.bfloat16()), torch.bfloat16, f"{call} in torch.bfloat16")
-        check.agrees(calling(x), call, MOVED)
         check.agrees(calling(as_heads(check, 2, 3, 4, 6)), "rotate_half(x (2, 3, 4, 6)), x transposed", MOVED, STRIDES)
         check.agrees(calling(check.randn(2, 6, dtype=torch.float64)), "rotate_half(float64 x (2, 6))", EXACT, FLOAT64)
         check.keeps(lambda f, x: f(x), call, x)  # first: a write spoils the gradient
@@ -716,19 +691,14 @@ def rotate_half(check: Check) -> None:
 @exercise(WEEK, "rotary_tables", returns=("cos", "sin"))
 def rotary_tables(check: Check) -> None:
     # The snippet's float32 tables are right already, so half precision is golden and the rest counts only with it.
-    # cos and sin are at most 1: student and reference each round by up to 2^-9 (bfloat16) or 2^-12 (float16), together
-    # 4e-3 or 5e-4, and float32 angles add 4e-4. Half-precision angles are off by more than 1.
+    # cos and sin are at most 1: student and reference each round by up to 2^-9, together 4e-3, and float32 angles add
+    # 4e-4. Angles in bfloat16 are off by more than 1.
     # Catches frequencies, positions or angles rounded before the cosine, tables swapped or too wide, a wrong dtype.
-    with check.criterion("far positions in bfloat16 and float16", 0.5, golden=True):
-        for dtype, atol, head_dim in ((torch.bfloat16, 6e-3, 16), (torch.float16, 2e-3, 64)):
-            far = far_positions(check, 20)
-            check.agrees(calling(far, head_dim), f"rotary_tables(positions up to 8191, {head_dim})", FAR)
-            check.agrees(
-                calling(far, head_dim, dtype=dtype),
-                f"rotary_tables(positions up to 8191, {head_dim}, {dtype})",
-                Tolerance(rtol=0, atol=atol, exact_dtype=True),
-                TABLES,
-            )
+    with check.criterion("far positions in bfloat16", 0.5, golden=True):
+        far, call = far_positions(check, 20), "rotary_tables(positions up to 8191, 16"
+        check.agrees(calling(far, 16), f"{call})", FAR)
+        rounded = Tolerance(rtol=0, atol=6e-3, exact_dtype=True)
+        check.agrees(calling(far, 16, dtype=torch.bfloat16), f"{call}, torch.bfloat16)", rounded, TABLES)
     # Catches a hard-coded base of 10,000, integer positions only, tables handed out twice.
     with check.criterion(
         "the rest of the contract still holds: any positions, base and dtype, new tables on each call", 0.25
@@ -750,7 +720,7 @@ def rotary_tables(check: Check) -> None:
         check.agrees(
             calling(odd, 16, dtype=torch.bfloat16),
             f"rotary_tables(float32 positions {words}, 16, torch.bfloat16)",
-            Tolerance(rtol=0, atol=6e-3, exact_dtype=True),
+            rounded,
             TABLES,
         )
 
@@ -806,12 +776,9 @@ def decode_step_scores(check: Check) -> None:
         check.agrees(scores, call, Tolerance(rtol=0, atol=0.5), HALF_PRECISION)
         check.has_dtype(scores, torch.bfloat16, call)
         q, keys, call = drawn(1, 2, 5, 6)
-        for dtype in (torch.float16, torch.float64):
-            in_dtype = f"{call} in {str(dtype).removeprefix('torch.')}"
-            check.has_dtype(calling(q.to(dtype), keys.to(dtype)), dtype, in_dtype)
+        check.has_dtype(calling(q.half(), keys.half()), torch.float16, f"{call} in float16")
         check.keeps(lambda f, *given: f(*given), call, q, keys)  # first: a write spoils the gradient
-        for at, argument in enumerate(("q", "k_cache")):
-            check.agrees(differentiating(q, keys, at=at), f"the gradient of {call} for {argument}", tolerance, CUT)
+        check.agrees(differentiating(q, keys, at=1), f"the gradient of {call} for k_cache", tolerance, CUT)
 
     # Catches positions or frequencies created on the CPU.
     with check.follows_device(0.125):
@@ -894,13 +861,13 @@ def look_back_head(check: Check) -> None:
 
     # Catches 3 back whatever is asked, and the half-split layout, which happens to work for 3 back.
     with check.criterion("other distances", 0.5, golden=True):
-        for back in (1, 7, 31, 63):
+        for back in (1, 31, 63):
             required(back, 16, 64)
     # Catches a strength tuned for 16 channels.
     with check.criterion("other sizes of the head", 0.5, golden=True):
-        for head_dim in (8, 10, 64):
+        for head_dim in (10, 64):
             required(5, head_dim, 64)
     # Catches a strength tuned for 64 keys.
     with check.criterion("other lengths of the text", 0.5, golden=True):
-        for back, head_dim, n_keys in ((3, 16, 4), (5, 8, 1000), (500, 64, 1000)):
+        for back, head_dim, n_keys in ((3, 16, 4), (5, 8, 1000)):
             required(back, head_dim, n_keys)

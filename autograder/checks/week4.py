@@ -127,7 +127,7 @@ def alibi_slopes(check: Check) -> None:
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES)
     # Catches one formula for all counts, sorted slopes, the wrong slopes of the larger set, the larger set cut off.
     with check.criterion("other numbers of heads", 1.25, golden=True):
-        for n_heads in (12, 3, 15):  # 15 is nearer to the larger power of two than to the smaller one
+        for n_heads in (12, 15):  # 15 is nearer to the larger power of two than to the smaller one
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, OTHER_COUNTS)
         check.agrees(calling(128), "alibi_slopes(128)", SLOPES, MANY_HEADS)
     # Catches a float64 result, and a cached tensor that the caller can overwrite.
@@ -143,11 +143,11 @@ def alibi_bias(check: Check) -> None:
 
     # Catches a wrong sign, signed, squared or one-sided distances, the bias per key, a causal mask in it, heads last.
     with check.criterion("as many queries as keys", 1.5, golden=True):
-        for n_heads, n in ((4, 4), (8, 7), (2, 12)):
+        for n_heads, n in ((4, 4), (2, 12)):
             same(n_heads, n)
     # Catches queries counted from position 0, n_keys ignored, distances cut off or in bfloat16, a bias cached for another n.
     with check.criterion("fewer queries than keys: the last positions", 1.5, golden=True):
-        for arguments in ((4, 3, 4), (2, 5, 9), (8, 1, 30)):
+        for arguments in ((4, 3, 4), (8, 1, 30)):
             same(*arguments, hint=ONE_STEP)
         same(8, 1, 31, hint=REMEMBERED)
         same(2, 2, 2100, hint=MANY_KEYS)  # bfloat16 holds whole numbers up to 256 only, float16 up to 2,048
@@ -296,16 +296,14 @@ def equivalence_manners(check: Check) -> None:
         double,
         wide,
     )
-    for shown, causal in ((scores, True), (scores[:, :, 2:], False)):
-        call = f"per_key_bias_is_equivalent(scores {tuple(shown.shape)}, four slopes, causal={causal})"
-        check.satisfies(calling(shown, given, causal), call, _a_bool(call))  # its value is compared above
+    call = "per_key_bias_is_equivalent(scores (1, 4, 1, 3), four slopes, causal=False)"
+    check.satisfies(calling(scores[:, :, 2:], given, False), call, _a_bool(call))  # its value is compared above
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
 
 # float32 attention of scores of order 2 is off by 1e-5; the mistakes of the bank move some output by more than 0.02.
 ATTENDED = Tolerance(rtol=0, atol=1e-3)
-EXACTLY = Tolerance(rtol=0, atol=1e-5)  # float64 with slopes and bias in float32, as the functions return them
 # The whole module in half precision on up to 290 tokens: over 30 seeds and nine ways to write attention, right modules
 # differed by at most 0.08 and 0.007; positions counted in bfloat16 move some output by 0.25 or more (300 seeds).
 ATTENDED_HALF = {torch.bfloat16: Tolerance(rtol=0, atol=0.15), torch.float16: Tolerance(rtol=0, atol=0.03)}
@@ -321,10 +319,6 @@ SWITCHED = Hint(
     "one call must not change the next.)",
     form=True,
 )
-OPEN_COUNTS = (
-    "With the mask 12 and 6 heads are right, without it 6 heads are not. (The slopes are the same with the mask and "
-    "without.)"
-)
 LENGTHS = Hint(
     "A first text is right, one of another length after it is not. (What you keep from one call must not change the next.)",
     form=True,
@@ -334,7 +328,6 @@ CONVERTED = Hint(
     "call must not change the next.)",
     form=True,
 )
-GRADIENT_IN_EVAL = "In train mode the gradient is right, after .eval() it is not."
 WEIGHTS_TRAIN = Hint(
     "The gradient with respect to x is right, but that of some projection's weights is not. (All four are trained: "
     "nothing is frozen, and none of them is used through .data or detach.)",
@@ -400,12 +393,13 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
     # Catches is_causal=False ignored, no or a positive bias after the query, a bias cached together with its mask.
     with check.criterion("without the mask: the symmetric bias", 1, golden=True):
         open_attention(check, name, causal_right)
-        open_right = check.reached()
     # Catches slopes that are right for powers of two only.
     with check.criterion("other numbers of heads", 0.5, golden=True):
-        other_head_counts(check, name, open_right)
+        weights, x = weights_and_text(check, 2, 9, 36)
+        call = f"{name}(36, 12)(x {tuple(x.shape)}, is_causal=True)"
+        check.agrees(attended(weights, 12, x, is_causal=True), call, ATTENDED, OTHER_COUNTS)
     # Catches positions counted in half precision, a bias not cast or kept from another dtype, -1e9 for -inf.
-    with check.criterion("float64, bfloat16 and float16", 1, golden=True):
+    with check.criterion("bfloat16 and float16", 1, golden=True):
         weights, x = attention_dtypes(check, name)
         converted = attended_after_conversion(weights, 8, x[:, :5].to(torch.bfloat16), is_causal=True)
         call = f"{name}(32, 8) in float32, then after .to(bfloat16), on x (1, 5, 32)"
@@ -416,7 +410,7 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
         x = check.randn(1, 3, 12)
         call = f"{name}(12, 2).state_dict(), after a call with x {tuple(x.shape)}"
         check.agrees(states_after_a_call(x, 12, 2), call, hint=FOUR_WEIGHTS)
-    # Catches another default, gradients cut off, also for some weights or after .eval(), indivisible sizes accepted.
+    # Catches another default, gradients cut off, also for some weights, indivisible sizes accepted.
     with check.criterion("masks by default, passes gradients, refuses sizes that do not fit", 0.25):
         attention_gradients(check, name, causal_right)
         check.raises(calling(10, 4), ValueError, f"{name}(10, 4)")
@@ -428,19 +422,17 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
 
 
 def causal_attention(check: Check, name: str) -> None:
-    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2)):
+    for evaluating, sizes, mode, hint in ((False, (4, 4, 16, 4), "", ""), (True, (2, 7, 12, 2), ".eval()", EVALUATING)):
+        batch, seq_len, d_model, n_heads = sizes
         weights, x = weights_and_text(check, batch, seq_len, d_model)
-        call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}"
-        check.agrees(attended(weights, n_heads, x, is_causal=True), f"{call}, is_causal=True)", ATTENDED)
+        call = f"{name}({d_model}, {n_heads}){mode}(x {tuple(x.shape)}, is_causal=True)"
+        check.agrees(attended(weights, n_heads, x, evaluating=evaluating, is_causal=True), call, ATTENDED, hint)
     weights, x = weights_and_text(check, 2, 1, 16)
     one_token = attended(weights, 4, x, is_causal=True)
     check.agrees(one_token, f"{name}(16, 4)(x {tuple(x.shape)}, is_causal=True)", ATTENDED, ONE_TOKEN)
     weights, x = weights_and_text(check, 2, 40, 16)
-    call = f"(x {tuple(x.shape)}, is_causal=True)"
-    evaluated = attended(weights, 4, x, is_causal=True, evaluating=True)
-    check.agrees(evaluated, f"{name}(16, 4).eval(){call}", ATTENDED, EVALUATING)
     turned = attended(weights, 4, x.transpose(0, 1).contiguous().transpose(0, 1), is_causal=True)
-    check.agrees(turned, f"{name}(16, 4){call}, x transposed", ATTENDED, STRIDES)
+    check.agrees(turned, f"{name}(16, 4)(x {tuple(x.shape)}, is_causal=True), x transposed", ATTENDED, STRIDES)
     after_another = attended(weights, 4, x, is_causal=True, before=[(x[:, :6], {"is_causal": True})])
     check.agrees(after_another, f"{name}(16, 4) on a text of 6 tokens, then on one of 40", ATTENDED, LENGTHS)
     # A table of 1,024 positions would pass with a shorter text.
@@ -450,10 +442,9 @@ def causal_attention(check: Check, name: str) -> None:
 
 
 def open_attention(check: Check, name: str, causal_right: Gate) -> None:
-    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 9, 32, 8)):
-        weights, x = weights_and_text(check, batch, seq_len, d_model)
-        call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=False)"
-        check.agrees(attended(weights, n_heads, x, is_causal=False), call, ATTENDED, SYMMETRIC)
+    weights, x = weights_and_text(check, 2, 9, 32)
+    call = f"{name}(32, 8)(x {tuple(x.shape)}, is_causal=False)"
+    check.agrees(attended(weights, 8, x, is_causal=False), call, ATTENDED, SYMMETRIC)
     weights, x = weights_and_text(check, 1, 5, 12)
     with causal_right:
         check.agrees(
@@ -464,24 +455,14 @@ def open_attention(check: Check, name: str, causal_right: Gate) -> None:
         )
 
 
-def other_head_counts(check: Check, name: str, open_right: Gate) -> None:
-    for batch, seq_len, d_model, n_heads in ((2, 9, 36, 12), (1, 8, 24, 6)):
-        weights, x = weights_and_text(check, batch, seq_len, d_model)
-        call = f"{name}({d_model}, {n_heads})(x {tuple(x.shape)}, is_causal=True)"
-        check.agrees(attended(weights, n_heads, x, is_causal=True), call, ATTENDED, OTHER_COUNTS)
-    with open_right:
-        call = f"{name}(24, 6)(x {tuple(x.shape)}, is_causal=False)"
-        check.agrees(attended(weights, 6, x, is_causal=False), call, ATTENDED, OPEN_COUNTS)
-
-
 def attention_dtypes(check: Check, name: str) -> tuple[dict, torch.Tensor]:
-    """Return the weights and a text of 290 tokens: bfloat16 cannot count that far. The other dtypes can, so they get a
-    short text, which costs a fiftieth."""
+    """Return the weights and a text of 290 tokens: bfloat16 cannot count that far. float16 can, so it gets a short
+    text, which costs a fiftieth."""
     weights, x = weights_and_text(check, 1, 290, 32)
     pair = check.randn(2, 12, 32)
     causal = f"{name}(32, 8)(x {tuple(pair.shape)}, is_causal=True)"
     check.agrees(attended(weights, 8, pair, is_causal=True), causal, ATTENDED)
-    for dtype, tolerance in ((torch.float64, EXACTLY), *ATTENDED_HALF.items()):
+    for dtype, tolerance in ATTENDED_HALF.items():
         text = x if dtype is torch.bfloat16 else x[:, :48]
         short = str(dtype).removeprefix("torch.")
         call = f"{name}(32, 8).to({short})(x {tuple(text.shape)}, is_causal=True)"
@@ -512,12 +493,6 @@ def attention_gradients(check: Check, name: str, causal_right: Gate) -> None:
     with causal_right:  # otherwise paid for above
         by_default = attended(weights, 2, x)
         check.agrees(by_default, f"{name}(12, 2)(x {tuple(x.shape)})", ATTENDED, NOT_DEFAULT)
-        check.agrees(
-            attended(weights, 2, x, differentiate=True, evaluating=True),
-            f"the gradient of {name}(12, 2).eval()(x {tuple(x.shape)})",
-            ATTENDED,
-            GRADIENT_IN_EVAL,
-        )
     slopes = weight_gradients(weights, 2, x)
     check.agrees(slopes, f"the gradients of the weights in {name}(12, 2)(x {tuple(x.shape)})", ATTENDED, WEIGHTS_TRAIN)
 
@@ -542,10 +517,10 @@ def effective_window(check: Check) -> None:
 
     # Catches rounding down or to nearest, a wrong logarithm, a product with the slope, a missing minus, the half-life.
     with check.criterion("windows at the default tolerance", 1, golden=True):
-        reaches(*((slope,) for slope in (0.5, 2.0**-8, 0.3, 7.0, 0.65, 0.001, 0.0001)))
+        reaches(*((slope,) for slope in (0.5, 7.0, 0.65, 0.001)))
     # Catches a hard-coded tolerance of 0.01.
     with check.criterion("other tolerances", 0.5, golden=True):
-        reaches((0.05, 0.2), (2.0**-8, 0.9))
+        reaches((0.05, 0.2))
     # Catches a float or tensor result, ints or 0-d tensors refused, tol 1 not handled.
     with check.criterion("a Python int, also from ints and 0-d tensors; tol 1", 0.5):
         check.agrees(calling(0.25), "effective_window(0.25)", hint=WHOLE_NUMBER)

@@ -201,19 +201,17 @@ def ntk_base(check: Check) -> None:
     # Small dimensions first: there d/(d-2) is far from 1 and the mistakes are large.
     # Catches an exponent missing, inverted, of pairs or on base * scale; a scale applied twice or divided by.
     with check.criterion("base 10,000", 2, golden=True):
-        for scale, head_dim in ((2.0, 4), (4.0, 8), (16.0, 128), (3.5, 32)):
+        for scale, head_dim in ((2.0, 4), (16.0, 128), (3.5, 32)):
             at(10000.0, scale, head_dim)
     # Catches a hard-coded base of 10,000, scales below 1 raised to 1, a rounded result.
     with check.criterion("other bases, and scales that are not above 1", 0.75, golden=True):
-        at(500.0, 4.0, 6)
-        for scale, head_dim in ((64.0, 4), (1.0, 16), (0.5, 8)):
-            at(10000.0, scale, head_dim)
+        at(10000.0, 64.0, 4)
+        at(10000.0, 0.5, 8)
         at(7.5, 0.5, 8, ROUNDED)  # gives 2.976
     # Catches a tensor or an int as the result.
     with check.criterion("a Python float", 0.25):
-        for scale, head_dim in ((4.0, 8), (1.0, 16)):
-            words = f"ntk_base(10000, {scale:g}, {head_dim})"
-            check.satisfies(calling(10000.0, scale, head_dim), words, is_float(words))
+        words = "ntk_base(10000, 1, 16)"
+        check.satisfies(calling(10000.0, 1.0, 16), words, is_float(words))
 
 
 JUST_BEYOND = "A length well beyond the training length is right, one token beyond it is not."
@@ -239,27 +237,25 @@ def dynamic_ntk_base(check: Check) -> None:
     with check.criterion("beyond the training length", 1.25, golden=True):
         at(8.0, 128, 9000, 4096)  # more than twice 4,096, so that a base that never changes is not a whole ratio
         at(2.0, 8, 250, 100)
-        at(1.0, 8, 200, 64)
         at(2.0, 8, 300, 100, base=500.0)
         at(2.5, 8, 192, 64)
     # Catches the formula used up to the training length, an upper limit, a remembered longest length, a tensor result.
     with check.criterion("one token and 64 times beyond it; unchanged up to it, whatever came before", 0.75):
         # Each hint but STATE concerns its call alone: no such call repeats a scale and original_len with a new length.
         at(2.0, 8, 65_536, 1024, hint=FAR_BEYOND)
-        beyond = at(8.0, 128, 2049, 2048, hint=JUST_BEYOND)
+        at(8.0, 128, 2049, 2048, hint=JUST_BEYOND)
         for scale, seq_len in ((4.0, 64), (3.0, 63), (8.0, 1)):
             below = at(scale, 8, seq_len, 64, hint=SHORT)
         at(2.0, 8, 50, 90, base=7.5, hint=SHORT)
         at(4.0, 8, 256, 64)
         at(0.5, 8, 192, 64, hint=SHRUNK)
         at(4.0, 8, 200, 64, hint=STATE)
-        at(4.0, 8, 64, 64, hint=STATE)
         at(8.0, 128, 2049, 2048, hint=STATE)
         at(2.0, 16, 300, 100, base=500.0, hint=STATE)  # differs from (2, 8, 300, 100) with base 500, asked above
         at(2.0, 8, 300, 150, base=500.0, hint=STATE)
         at(2.0, 8, 90, 64, base=2.5, hint=ROUNDED)
-        for probe, call in (beyond, below):
-            check.satisfies(probe, call, is_float(call))
+        probe, call = below
+        check.satisfies(probe, call, is_float(call))
 
 
 # ---- YaRN -----------------------------------------------------------------------------------------------------------
@@ -301,7 +297,6 @@ def yarn_frequencies(check: Check) -> None:
     with check.criterion("values for usual sizes", 2, golden=True):
         at(128, 4.0, 4096)
         at(32, 2.5, 1000)
-        at(96, 4.0, 4096)
         at(128, 4.0, 11_350)
     # Catches ends that are not clamped, high clamped to the last pair, a division by zero where the ends are equal.
     with check.criterion("low clamped at 0, high at head_dim - 1, low equal to high", 0.75, golden=True):
@@ -316,7 +311,6 @@ def yarn_frequencies(check: Check) -> None:
         at(80, 3.0, 2048, base=500_000.0)
         at(112, 3.0, 2048, beta_fast=16.0, beta_slow=2.0)
         at(64, 4.0, 4096)
-        at(64, 4.0, 4096, REMEMBERED, base=500_000.0)
         at(64, 4.0, 4096, REMEMBERED, base=10_100.0)  # both ends of the ramp stay where they were
         at(64, 4.0, 468, base=99.5)  # neither end is clamped; a base of 99 would move one
         at(64, 4.0, 4096, REMEMBERED, beta_fast=16.0)
@@ -326,12 +320,11 @@ def yarn_frequencies(check: Check) -> None:
     with check.criterion("float32, a new tensor on each call; takes any even head_dim, refuses an odd one", 0.5):
         for head_dim, original_len in ((10, 4096), (2, 4096)):  # no end of the ramp is clamped with 10
             at(head_dim, 4.0, original_len)
-        for scale, original_len in ((4.0, 64), (1.0, 64), (4.0, 4)):  # a ramp, none, a step
+        for scale, original_len in ((1.0, 64), (4.0, 4)):  # no ramp, a step
             words = f"yarn_frequencies(16, {scale}, {original_len})"
             check.has_dtype(calling(16, scale, original_len), torch.float32, words)
         check.returns_new("yarn_frequencies(16, 4, 64)", 16, 4.0, 64, tolerance=tolerance)
-        for scale in (4.0, 1.0):
-            check.raises(calling(7, scale, 64), ValueError, f"yarn_frequencies(7, {scale}, 64)")
+        check.raises(calling(7, 1.0, 64), ValueError, "yarn_frequencies(7, 1.0, 64)")
 
 
 NOT_STRETCHED = "For scale <= 1 the factor is 1: nothing is stretched."
@@ -344,7 +337,7 @@ def yarn_temperature(check: Check) -> None:
     tolerance = Tolerance(rtol=1e-5, atol=0)
     # Catches the square, the root or the reciprocal, a wrong logarithm, 0.1 or 1 missing or in the wrong brackets.
     with check.criterion("scales above 1", 1.5, golden=True):
-        for scale in (4.0, 8.0, 1.5):
+        for scale in (4.0, 1.5):
             check.agrees(calling(scale), f"yarn_temperature({scale:g})", tolerance)
         check.agrees(calling(1000.0), "yarn_temperature(1000)", tolerance, NO_LIMIT)
     # Catches a factor below 1 where nothing is stretched, and a tensor or an int as the result.

@@ -146,12 +146,10 @@ LARGE = Tolerance(rtol=0, atol=1e-3)  # scores of a few hundred are rounded to 3
 PARTS = ("out", "weights")  # the names of the results
 
 
-def in_float32(check: Check, tensors: list[Tensor], words: str) -> None:
-    """Compare values and dtype of the weights and the output."""
-    for place, part in ((1, "weights"), (0, "out")):
-        probe = result(calling(*tensors), place)
-        check.agrees(probe, f"{part} of {words})", CLOSE)
-        check.has_dtype(probe, torch.float32, f"{part} of {words})")
+def in_float32(check: Check, probe: Probe, call: str) -> None:
+    """Compare value and dtype."""
+    check.agrees(probe, call, CLOSE)
+    check.has_dtype(probe, torch.float32, call)
 
 
 def own_strides(check: Check, drawn: Callable[..., Drawn], sizes: tuple[int, ...], heads: int) -> None:
@@ -211,12 +209,15 @@ def shaw_attention(check: Check) -> None:
     with check.criterion("the weights: score q.(k + rel_k)/sqrt(head_dim)", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6)):
             _shaw_agrees(check, *_shaw(check, *sizes), part="weights")
+        weights_right = check.reached()
     # Catches a missing value table, and the key table used in its place.
     with check.criterion("out: the values and their own table", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 4, 4, 5), (2, 3, 5, 5, 8, 6, 6)):
             tensors, words = _shaw(check, *sizes)
-            _shaw_agrees(check, tensors, words, part="weights")
-            _shaw_agrees(check, tensors, words, VALUES)
+            with weights_right:
+                _shaw_agrees(check, tensors, words, VALUES)
+            with ~weights_right:
+                _shaw_agrees(check, tensors, words)
     # Catches offsets that wrap around or are dropped instead of clipped.
     with check.criterion("offsets beyond clip, clip 0", 0.75, golden=True):
         for sizes, hint in (
@@ -250,8 +251,7 @@ def _shaw_masks(check: Check) -> None:
     _shaw_agrees(check, tensors, f"{words}, causal mask", MASKED, mask)
     mask = mask.clone()
     mask[2] = False
-    for part in PARTS:
-        _shaw_agrees(check, tensors, f"{words}, row 2 of the mask all False", NO_KEY, mask, part=part)
+    _shaw_agrees(check, tensors, f"{words}, row 2 of the mask all False", NO_KEY, mask)
     for shape in ((4, 1, 1, 4), (4, 4, 4)):
         _shaw_agrees(check, tensors, f"{words}, mask {shape}", ANY_MASK, mixed_mask(check, *shape))
     padding = torch.ones(4, 1, 1, 4, dtype=torch.bool, device=check.device)
@@ -267,7 +267,7 @@ def _shaw_masks(check: Check) -> None:
 
 def _shaw_form(check: Check) -> None:
     tensors, words = _shaw(check, 2, 2, 5, 5, 4, 6, 6)
-    in_float32(check, tensors, words)
+    in_float32(check, result(calling(*tensors), 0), f"out of {words})")
     wide = [tensor.double() for tensor in tensors]
     _shaw_agrees(check, wide, f"{words}, float64", DTYPE, tolerance=DOUBLE)
     for at, letter in ((0, "q"), (3, "rel_k")):
@@ -326,8 +326,8 @@ def rel_shift(check: Check) -> None:
             shifted(check.randn(*shape), MEMORY)
     # Catches `view` on non-contiguous memory, padding of another dtype, a row written in place.
     with check.criterion("not contiguous, float64, gradients, argument left alone", 0.5):
-        shifted(x := check.randn(2, 3, 5, 5))
-        check.has_dtype(calling(x), torch.float32, "rel_shift(x (2, 3, 5, 5))")
+        call = "rel_shift(x (2, 3, 5, 5)), where the key is not after the query"
+        in_float32(check, seen(calling(check.randn(2, 3, 5, 5))), call)
         shifted(check.randn(2, 5, 3, 5).transpose(1, 2), STRIDES, " not contiguous")
         x = check.randn(2, 3, 5, 5, dtype=torch.float64)
         check.agrees(
@@ -381,8 +381,7 @@ def transformer_xl_scores(check: Check) -> None:
     # Catches a missing bias, the two biases swapped, and one bias in both terms.
     with check.criterion("the two biases", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 4), (2, 3, 6, 6, 8)):
-            tensors, words = drawn(*sizes)
-            agrees(tensors, words, NO_BIAS)
+            agrees(*drawn(*sizes), NO_BIAS)
     # Catches queries counted from position 0.
     with check.criterion("with a memory: more keys than queries", 1, golden=True):
         for sizes in ((2, 3, 3, 7, 8), (1, 2, 1, 5, 4)):
@@ -390,16 +389,17 @@ def transformer_xl_scores(check: Check) -> None:
     # Catches gradients cut off, a hard-coded dtype, `view` on transposed heads, an argument changed.
     with check.criterion("float64, gradients, arguments left alone", 0.5):
         tensors, words = without_biases(2, 2, 5, 5, 4)
-        agrees(tensors, words)
-        check.has_dtype(calling(*tensors), torch.float32, words)
+        in_float32(check, seen(calling(*tensors)), words)
         agrees([tensor.double() for tensor in tensors], f"{words}, float64", DTYPE, DOUBLE)
         q, k, r = as_heads(check, 2, 2, 5, 4), as_heads(check, 2, 2, 5, 4), check.randn(5, 2, 4).transpose(0, 1)
         agrees([q, k, r, *tensors[3:]], f"{words}, q, k and r not contiguous", STRIDES)
         for at, letter in ((0, "q"), (2, "r")):
-            check.agrees(
-                differentiating(*tensors, at=at, keep=seen_part), f"the gradient for {letter} of {words}", SLOPE, CUT
-            )
-        check.keeps(lambda f, *given: f(*given), words, *tensors)
+            slope = differentiating(*tensors, at=at, keep=seen_part)
+            check.agrees(slope, f"the gradient for {letter} of {words}", SLOPE, CUT)
+        given, words = drawn(
+            2, 2, 5, 5, 4
+        )  # biases that are not zero: adding them in place is the change that comes to mind
+        check.keeps(lambda f, *given: f(*given), words, *given)
 
     # Catches distances created on the CPU.
     with check.follows_device(0.25):
@@ -520,7 +520,6 @@ def t5_attention(check: Check) -> None:
     with check.criterion("both sides seen", 1, golden=True):
         tensors, words = _t5(check, 4, 4, 4, 4, 4, 4, 32)
         check.agrees(result(calling(*tensors), 1), f"weights of {words})", CLOSE)
-        _t5_agrees(check, tensors, words)
         _t5_agrees(check, *_t5(check, 2, 3, 6, 6, 8, 5, 32))
     # Catches a missing mask, missing causal buckets, and a low number instead of -inf.
     with check.criterion("causal: the mask and the causal buckets", 0.75, golden=True):
@@ -542,9 +541,8 @@ def t5_attention(check: Check) -> None:
     with check.criterion("other tables, max_distance", 0.5, golden=True):
         cases: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             ((2, 2, 12, 12, 4, 4, 8), {}),
-            ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 9}),
             ((1, 2, 18, 18, 4, 4, 12), {"is_causal": True, "max_distance": 19}),
-            ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 40}),  # the same sizes as before
+            ((1, 2, 18, 18, 4, 4, 8), {"max_distance": 40}),
             ((1, 2, 2, 300, 4, 4, 32), {"max_distance": 261}),
         )
         for other_sizes, options in cases:
@@ -562,7 +560,7 @@ def t5_attention(check: Check) -> None:
 
 def _t5_form(check: Check) -> None:
     tensors, words = _t5(check, 2, 2, 3, 5, 4, 6, 32)
-    in_float32(check, tensors, words)
+    in_float32(check, result(calling(*tensors), 0), f"out of {words})")
     wide = [tensor.double() for tensor in tensors]
     _t5_agrees(check, wide, f"{words}, float64", DTYPE, DOUBLE)
     for at, letter in ((0, "q"), (3, "table")):
@@ -614,9 +612,8 @@ def deberta_scores(check: Check) -> None:
             check.agrees(calling(q, k, torch.zeros_like(pos_q), pos_k), f"{words}, pos_q zero", CLOSE)
     # Catches queries and keys swapped in the row of this term only, and the table of the other term.
     with check.criterion("position to content: pos_k zero", 0.75, golden=True):
-        for sizes in ((4, 4, 4, 4, 6), (2, 3, 5, 8, 7)):
-            (q, k, pos_q, pos_k), words = drawn(*sizes)
-            check.agrees(calling(q, k, pos_q, torch.zeros_like(pos_k)), f"{words}, pos_k zero", CLOSE)
+        (q, k, pos_q, pos_k), words = drawn(2, 3, 5, 8, 7)
+        check.agrees(calling(q, k, pos_q, torch.zeros_like(pos_k)), f"{words}, pos_k zero", CLOSE)
     # Catches a scale other than sqrt(3 * head_dim), a missing term, a single head squeezed away.
     with check.criterion("all three terms", 1, golden=True):
         for sizes in ((4, 4, 4, 4, 6), (2, 1, 4, 8, 6)):
@@ -624,16 +621,14 @@ def deberta_scores(check: Check) -> None:
             check.agrees(calling(*tensors), words, CLOSE)
     # Catches a clamp to 2*span, an index that wraps around, and rows kept from another span.
     with check.criterion("offsets beyond the span", 1, golden=True):
-        for sizes in ((2, 3, 9, 4, 3), (1, 2, 12, 8, 5)):
-            tensors, words = drawn(*sizes)
-            check.agrees(calling(*tensors), words, CLOSE, BEYOND)
+        tensors, words = drawn(1, 2, 12, 8, 5)
+        check.agrees(calling(*tensors), words, CLOSE, BEYOND)
         tensors, words = drawn(2, 2, 5, 4, 1)  # five tokens were asked with another span before
         check.agrees(calling(*tensors), words, CLOSE, AFTER_ANOTHER_SPAN)
     # Catches gradients cut off, a hard-coded dtype, `view` on transposed heads, an argument changed in place.
     with check.criterion("float64, gradients, arguments left alone", 0.25):
         tensors, words = drawn(2, 2, 4, 4, 6)
-        check.agrees(calling(*tensors), words, CLOSE)
-        check.has_dtype(calling(*tensors), torch.float32, words)
+        in_float32(check, calling(*tensors), words)
         turned = [as_heads(check, 2, 2, 4, 4), as_heads(check, 2, 2, 4, 4), *tensors[2:]]
         check.agrees(calling(*turned), f"{words}, q and k not contiguous", CLOSE, STRIDES)
         check.agrees(calling(*[t.double() for t in tensors]), f"{words}, float64", DOUBLE, DTYPE)

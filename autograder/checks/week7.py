@@ -15,12 +15,11 @@ from autograder import reference
 from autograder.checks.attention_functions import (
     FAR_BELOW,
     NO_KEY,
-    ONE_QUERY,
     as_heads,
     like_queries,
     mixed_mask,
 )
-from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_tokens, loaded
+from autograder.checks.attention_modules import FOUR_WEIGHTS, loaded
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
 from autograder.checks.probes import copies, less, made_there
 from autograder.checks.rotations import FRACTION, ROWS
@@ -131,9 +130,9 @@ def grouped_slopes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torc
 def grouped_query_attention(check: Check) -> None:
     # Catches `repeat` for `repeat_interleave`, a scale of d_model, a softmax over queries, `view` on transposed heads.
     with check.criterion("several query heads for each key head", 1.25, golden=True):
-        # 12/3 and 6/2 heads: with one key head, or with all, `repeat` and `repeat_interleave` are the same. Without a
+        # 12/3 heads: with one key head, or with all, `repeat` and `repeat_interleave` are the same. Without a
         # causal mask there may be more queries than keys.
-        for shape in ((4, 4, 2, 4, 4, 4, 4), (3, 12, 3, 7, 4, 6, 5), (1, 6, 2, 1, 9, 5, 3)):
+        for shape in ((4, 4, 2, 4, 4, 4, 4), (3, 12, 3, 7, 4, 6, 5)):
             q, k, v, call = grouped(check, *shape)
             check.agrees(calling(q, k, v), f"{call})", CLOSE)
         q, k, v = as_heads(check, 2, 8, 5, 8), as_heads(check, 2, 2, 7, 8), as_heads(check, 2, 2, 7, 6)
@@ -146,30 +145,17 @@ def grouped_query_attention(check: Check) -> None:
     # Catches a mask after the softmax, inverted or of one shape only, a low number for -inf, NaN in rows without a key.
     with check.criterion("masks, also one for every head; rows without a key", 0.75, golden=True):
         q, k, v, call = grouped(check, 4, 8, 2, 4, 4, 6, 5)
-        check.agrees(
-            calling(q, k, v, torch.ones(4, 1, 4, 4, dtype=torch.bool, device=check.device)),
-            f"{call}, mask (4, 1, 4, 4), all True)",
-            CLOSE,
-        )
-        for mask_shape in ((4, 4), (4,), (4, 1, 1, 4), (1, 8, 1, 4), (8, 4, 4)):
+        for mask_shape in ((4, 4), (4,), (4, 1, 1, 4), (1, 8, 1, 4)):
             mask = mixed_mask(check, *mask_shape)
             check.agrees(calling(q, k, v, mask), f"{call}, mask {mask_shape})", CLOSE, BROADCAST)
-        one = grouped(check, 2, 4, 2, 1, 6, 4, 5)
-        check.agrees(
-            calling(*one[:3], mixed_mask(check, 2, 1, 1, 6)), f"{one[3]}, mask (2, 1, 1, 6))", CLOSE, ONE_QUERY
-        )
         mask = mixed_mask(check, 4, 8, 4, 4)
         mask[1, 3, 2], mask[2] = False, False
         check.agrees(calling(q, k, v, mask), f"{call}, mask (4, 8, 4, 4), some rows all False)", CLOSE, NO_KEY)
         q, k, v, call = grouped(check, 2, 4, 2, 4, 4, 8, 5)
         q = like_queries(q)
         itself = torch.eye(4, dtype=torch.bool, device=check.device)
-        check.agrees(
-            calling(q, -q[:, ::2], v, itself),
-            f"{call}, k against q, scores far below 0, mask: each query sees its own key)",
-            CLOSE,
-            FAR_BELOW,
-        )
+        words = f"{call}, k against q, scores far below 0, mask: each query sees its own key)"
+        check.agrees(calling(q, -q[:, ::2], v, itself), words, CLOSE, FAR_BELOW)
     # Catches wrong shortcuts for one group and for groups of one.
     with check.criterion("one key head, and as many as query heads", 0.5):
         for shape in ((2, 6, 1, 4, 5, 4, 3), (2, 4, 4, 3, 5, 4, 6)):
@@ -253,6 +239,8 @@ NEW_TEXT = Hint(
 CONTINUED = Hint(
     "The first continuation of a prefix is right, another one is not. (A call knows earlier tokens from the cache it is given "
     "alone, and leaves that cache as it is.)",
+    lambda got, expected: not difference(got["continuation 1"], expected["continuation 1"], MODULE),
+    otherwise=WITH_A_CACHE.says,
     form=True,
 )
 
@@ -345,13 +333,13 @@ def new_texts(
     more: torch.Tensor,
     x: torch.Tensor,
 ) -> Probe:
-    """The outputs for x and for half of it, of a module that has read another text in two pieces."""
+    """The output for x of a module that has read another text in two pieces."""
 
-    def probe(cls: Any) -> dict[str, Any]:
+    def probe(cls: Any) -> torch.Tensor:
         module = loaded(cls, arguments, weights)
         _, cache = module(prefix.clone())
         module(more.clone(), cache)
-        return {"the longer text": module(x.clone())[0], "the shorter text": module(x[:, : x.shape[1] // 2].clone())[0]}
+        return module(x.clone())[0]
 
     return probe
 
@@ -430,20 +418,17 @@ def _cached(check: Check, batch: int, n: int, *arguments: int) -> Module:
 @exercise(WEEK, "CachedAttention")
 def CachedAttention(check: Check) -> None:
     # A check that combines several things runs only where each of them is right.
-    # Catches rotated values, rotation along the wrong axis or before the head split, a low number instead of -inf.
+    # Catches rotated values, rotation along the wrong axis or before the head split.
     with check.criterion("a whole text at once", 1.5, golden=True):
         _cached_whole(check)
         whole = check.reached()
     # Catches new tokens that start at position 0 again, and a cache that is not used or not passed on.
     with check.criterion("a text and then single tokens", 1.25, golden=True):
-        arguments, weights, x, call = _cached(check, 2, 6, 48, 12, 3)
+        arguments, weights, x, call = _cached(check, 3, 6, 48, 12, 3)
         with ~whole:
             check.agrees(in_pieces(arguments, weights, x[:, :4], [4]), f"{call}, the first 4 alone", MODULE)
         probe = in_pieces(arguments, weights, x, [4, 1, 1])
         check.agrees(probe, f"{call} in pieces of [4, 1, 1]", MODULE, WITH_A_CACHE)
-        arguments, weights, x, call = _cached(check, 4, 5, 16, 4, 4)
-        probe = in_pieces(arguments, weights, x, [4, 1])
-        check.agrees(probe, f"{call} in pieces of [4, 1]", MODULE, WITH_A_CACHE)
     # Catches a causal mask that is aligned at the top left, or missing.
     with check.criterion("pieces of any length", 1, golden=True):
         arguments, weights, x, call = _cached(check, 2, 24, 32, 8, 2)
@@ -454,11 +439,10 @@ def CachedAttention(check: Check) -> None:
     with check.criterion("two continuations of one prefix, and new texts", 0.5, golden=True):
         arguments, weights, x, call = _cached(check, 2, 5, 32, 8, 2)
         one, two, three = check.randn(2, 1, 32), check.randn(2, 1, 32), check.randn(2, 3, 32)
-        check.agrees(continued(arguments, weights, x, [one]), f"{call}, then one token more", MODULE, WITH_A_CACHE)
         probe = continued(arguments, weights, x, [one, two, three])
         check.agrees(probe, f"{call}, then three continuations of it", MODULE, CONTINUED)
         probe = new_texts(arguments, weights, x, three, check.randn(2, 8, 32))
-        check.agrees(probe, f"{call}, then 3 tokens more, then another text of 8 tokens and one of 4", MODULE, NEW_TEXT)
+        check.agrees(probe, f"{call}, then 3 tokens more, then another text of 8 tokens", MODULE, NEW_TEXT)
         with any_cut:
             cached = check.reached()
     # Catches repeated heads in the cache, values before keys, another dtype, a cache changed in place.
@@ -500,18 +484,12 @@ def _cached_whole(check: Check) -> None:
     for sizes in ((4, 4, 16, 4, 4), (2, 9, 32, 4, 2)):
         arguments, weights, x, call = _cached(check, *sizes)
         check.agrees(in_pieces(arguments, weights, x, [x.shape[1]]), call, MODULE)
-    arguments, weights, _, call = _cached(check, 2, 2, 32, 2, 1)
-    x = like_tokens(check, 2, 2, 32)
-    low = in_pieces(arguments, far_below(weights, x, 2, 1), x, [2])
-    check.agrees(
-        lambda cls: low(cls)["tokens 0 to 1"][:, 0], f"{call}, scores far below 0, the first row", MODULE, FAR_BELOW
-    )
 
 
 def _cached_content(check: Check, cached: Gate) -> None:
     arguments, weights, x, call = _cached(check, 2, 7, 32, 8, 2)
-    probe: Probe = cache_after(arguments, weights, x.bfloat16(), [4, 2, 1])
-    check.agrees(probe, f"the cache of {call} in bfloat16 in pieces of [4, 2, 1]", hint=CACHE_SHAPE)
+    probe: Probe = cache_after(arguments, weights, x.bfloat16(), [5, 2])
+    check.agrees(probe, f"the cache of {call} in bfloat16 in pieces of [5, 2]", hint=CACHE_SHAPE)
     with cached:
         probe = content_of_cache(arguments, weights, x)
         check.agrees(probe, f"(norms of k, v) in the cache of {call}", MODULE, CONTENT)
@@ -584,7 +562,7 @@ def padded_causal(check: Check) -> None:
 
     # Some batches start with a padded row: the positions of an unpadded one are plain indices.
     whole = [((0, 0, 0, 0), 4, 4), ((1, 2, 0, 3), 4, 4), ((4, 0, 7), 8, 8)]
-    last = [((1, 2, 0, 3), 4, 4), ((2, 0), 6, 3), ((1, 6, 3), 7, 1), ((0,), 5, 4), ((2,), 5, 4)]
+    last = [((1, 2, 0, 3), 4, 4), ((2, 0), 6, 3), ((1, 6, 3), 7, 1), ((0,), 5, 4)]
     # Catches positions that count the padding.
     with check.criterion("positions of all tokens", 1, golden=True):
         compared(0, whole)
@@ -689,16 +667,14 @@ def generate(check: Check) -> None:
     lengths: tuple[int, ...]
     # Catches padding on the right, and positions and a mask that ignore the padding.
     with check.criterion("the first token after prompts of different lengths", 0.75, golden=True):
-        for lengths in ((4, 4), (7, 3, 5), (1, 9)):
+        for lengths in ((4, 4), (7, 3, 5)):
             written(lengths, 1, PADDED if len(set(lengths)) > 1 else "")
     # Catches a cache, positions or a mask that do not grow.
     with check.criterion("the tokens after it, for prompts of one length", 0.75, golden=True):
-        for lengths, n_new in (((4,), 3), ((1, 1), 5)):
-            written(lengths, n_new)
+        written((4, 4), 3)
     # Catches a mask without the padding, and positions that count it, from the second step on.
     with check.criterion("both: every prompt is continued as if it were alone", 0.75, golden=True):
-        for lengths, n_new in (((7, 3, 5), 6), ((1, 9), 4)):
-            written(lengths, n_new, ALONE)
+        written((7, 3, 5), 6, ALONE)
         written((6, 2), 3, TOKEN_0, holds_0=True)
         # With one prompt a loop that ends when all rows have written 0 ends too early.
         written((6,), 5, WRITTEN_0, writes_0=True)
@@ -743,21 +719,19 @@ def shift_cached_keys(check: Check) -> None:
         for shape, offset in (((4, 4, 4, 4), 1), ((2, 3, 5, 8), 3), ((2, 1, 1, 6), 100)):
             moved(shape, offset)
     # Catches abs() of the offset, a hard-coded base of 10,000, a rotation in float16.
-    with check.criterion("back, far, not at all, with another base", 0.5, golden=True):
+    with check.criterion("back, far, with another base", 0.5, golden=True):
         moved((2, 3, 5, 8), 3)
         moved((2, 3, 5, 8), -40, NEGATIVE)
-        moved((2, 3, 5, 8), 0)
         moved((1, 2, 4, 16), 9_999, FAR, Tolerance(rtol=0, atol=1e-2))  # float32 angles up to 10,000 are off by 1e-3
         moved((2, 3, 5, 8), 11, BASE, base=50.5)
     # Catches angles or products in the dtype of the keys, and a result always in float32.
     with check.criterion("bfloat16 keys", 0.25, golden=True):
         k = check.randn(2, 2, 6, 16)
         check.agrees(calling(k, 9_999), "shift_cached_keys(k (2, 2, 6, 16), 9999)", Tolerance(rtol=0, atol=1e-2))
-        for dtype, offset, hint in ((torch.bfloat16, 3, HALF), (torch.bfloat16, 9_999, HALF), (torch.float16, 777, "")):
-            probe = calling(k.to(dtype), offset)
-            call = f"shift_cached_keys({str(dtype).removeprefix('torch.')} k (2, 2, 6, 16), {offset})"
-            check.agrees(probe, call, ROUNDED, hint)
-            check.has_dtype(probe, dtype, call)
+        probe, call = calling(k.bfloat16(), 9_999), "shift_cached_keys(bfloat16 k (2, 2, 6, 16), 9999)"
+        check.agrees(probe, call, ROUNDED, HALF)
+        check.has_dtype(probe, torch.bfloat16, call)
+        check.has_dtype(calling(k.half(), 777), torch.float16, "shift_cached_keys(float16 k (2, 2, 6, 16), 777)")
     # Catches an odd width accepted, gradients cut off, k changed in place, k itself returned where nothing moves.
     with check.criterion(
         "refuses an odd head_dim; passes gradients, returns a new tensor, leaves its argument alone", 0.125
@@ -838,14 +812,14 @@ def crossing_slopes(
     weights: dict[str, torch.Tensor],
     x: torch.Tensor,
     memory: torch.Tensor,
-    *rest: torch.Tensor,
+    *rest: Any,
     last: bool = False,
 ) -> Probe:
     """The gradients of the output, or of its last token, with respect to x and the memory."""
 
     def probe(cls: Any) -> dict[str, torch.Tensor]:
         leaves = {"x": leaf(x), "memory": leaf(memory)}
-        out = loaded(cls, arguments, weights)(*leaves.values(), *[value.clone() for value in rest])
+        out = loaded(cls, arguments, weights)(*leaves.values(), *copies(rest))
         return gradients(out[:, -1] if last else out, **leaves)
 
     return probe
@@ -885,7 +859,7 @@ def CrossAttention(check: Check) -> None:
         arguments, weights, x, memory, call = _crossing(check, name, 2, 3, 5, 16, 2)
         anew = crossing_again(arguments, weights, x, memory)
         check.agrees(anew, f"{call}) after another memory", MODULE, ANOTHER_MEMORY)
-    # Catches a mask of the wrong axis, inverted or with a low number; NaN or a mean for a memory without a real token.
+    # Catches a mask of the wrong axis, or inverted; NaN or a mean for a memory without a real token.
     with check.criterion("the memory's padding; a memory without a real token", 1, golden=True):
         _crossing_padding(check)
         padded = check.reached()
@@ -927,16 +901,8 @@ def _crossing_padding(check: Check) -> None:
     square = _crossing(check, "CrossAttention", 4, 4, 4, 16, 4)
     agrees(square, mixed_mask(check, 4, 4), "memory_mask (4, 4)")
     drawn, mask = _crossing(check, "CrossAttention", 3, 5, 7, 12, 2), mixed_mask(check, 3, 7)
-    check.agrees(crossing(*drawn[:4], memory_mask=mask), f"{drawn[4]}, memory_mask=mask (3, 7))", MODULE)
-    mask = mask.clone()
     mask[1] = False
     agrees(drawn, mask, "memory_mask (3, 7), row 1 all False", NO_KEY)
-    arguments, weights, _, _, call = _crossing(check, "CrossAttention", 2, 1, 2, 32, 2)
-    memory = like_tokens(check, 2, 2, 32)
-    mask = torch.tensor([True, False], device=check.device).expand(2, 2)
-    low = arguments, far_below(weights, memory, 2), memory[:, :1], memory, call
-    words = "x = memory[:, :1], scores far below 0, memory_mask hides the second token"
-    agrees(low, mask, words, FAR_BELOW)
 
 
 def _crossing_positions(check: Check, padded: Gate) -> None:
@@ -950,8 +916,6 @@ def _crossing_positions(check: Check, padded: Gate) -> None:
     for drawn, x_at, memory_at, words, hint in (
         (square, [0, 1, 2, 3], [0, 1, 2, 3], "0..3 for both", ""),
         (square, [3, 0, 7, 1], [9, 4, 0, 2], "3, 0, 7, 1 and 9, 4, 0, 2", there),
-        (other, [0, 1, 2, 3], [0, 1, 2, 3, 4, 5], "0..3 and 0..5", ""),
-        (other, [[0, 1, 2, 3], [2, 9, 4, 0], [5, 5, -8, 3]], [0, 1, 2, 3, 4, 5], "(3, 4) and (6,)", ROWS),
         (other, rows, memory_rows, "(3, 4) and (3, 6)", ROWS),
         (other, [0, 1.5, 2, 3], [0.25, 1, 2, 3, 4, 5], "0, 1.5, 2, 3 and 0.25, 1, ..., 5", FRACTION),
     ):
@@ -972,16 +936,16 @@ def _crossing_positions(check: Check, padded: Gate) -> None:
 def _crossing_form(check: Check, padded: Gate, turned: Gate) -> None:
     arguments, weights, x, memory, call = drawn = _crossing(check, "CrossAttention", 2, 3, 4, 12, 2)
     empty_row_kept(check, drawn)
-    check.agrees(crossing_slopes(arguments, weights, x, memory), f"the gradients of {call})", MODULE, CUT)
+    both = torch.tensor([0, 2, 5], device=check.device), torch.tensor([1, 0, 7, 3], device=check.device)
+    for gate, rest, shown in ((~turned, (), ""), (turned, (None, *both), ", positions 0, 2, 5 and 1, 0, 7, 3")):
+        with gate:
+            slopes = crossing_slopes(arguments, weights, x, memory, *rest)
+            check.agrees(slopes, f"the gradients of {call}{shown})", MODULE, CUT)
     with padded:
         slopes = crossing_slopes(arguments, weights, x, memory, real_tokens(check, 4, 0))
         check.agrees(slopes, f"the gradients of {call}, memory_mask (2, 4), row 1 all False)", MODULE, NO_KEY_SLOPES)
     with padded, turned:
-        both = torch.tensor([0, 2, 5], device=check.device), torch.tensor([1, 0, 7, 3], device=check.device)
         mask = real_tokens(check, 4, 3)
-        slopes = crossing_slopes(arguments, weights, x, memory, mask, *both)
-        words = f"the gradients of {call}, memory_mask (2, 4), positions 0, 2, 5 and 1, 0, 7, 3)"
-        check.agrees(slopes, words, MODULE, CUT)
         low = crossing(arguments, weights, x.bfloat16(), memory.bfloat16(), mask, *[1000 + at for at in both])
         words = f"{call}, memory_mask (2, 4), positions 1000 and more) in bfloat16"
         check.agrees(low, words, replace(MODULE_BFLOAT16, exact_dtype=True), CROSSING_BFLOAT16)
@@ -1035,10 +999,8 @@ def HybridDecoderBlock(check: Check) -> None:
         unmasked = check.reached()
     # Catches is_causal=True left out, or given to both attentions.
     with check.criterion("the output of all tokens: causal", 1, golden=True):
-        for sizes in ((4, 4, 4, 16, 4), (2, 7, 5, 32, 4)):
-            arguments, weights, x, memory, call = _crossing(check, name, *sizes)
-            check.agrees(crossing(arguments, weights, x, memory), f"{call})", BLOCK, NOT_CAUSAL)
-        _first_token_far_below(check)
+        arguments, weights, x, memory, call = _crossing(check, name, 2, 7, 5, 32, 4)
+        check.agrees(crossing(arguments, weights, x, memory), f"{call})", BLOCK, NOT_CAUSAL)
         causal = check.reached()
     # Catches a memory_mask that is not passed on, or passed to the self-attention.
     with check.criterion("the memory's padding", 0.75, golden=True):
@@ -1080,15 +1042,3 @@ def HybridDecoderBlock(check: Check) -> None:
         keep = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
         call = "HybridDecoderBlock(16, 2)(x (2, 4, 16), memory (2, 4, 16)"
         check.follows(made_there((16, 2), x, memory, keep), f"{call}, keep (2, 4))")
-
-
-def _first_token_far_below(check: Check) -> None:
-    """Compare the first token where all scores of the self-attention, also of hidden tokens, are far below 0."""
-    arguments, weights, _, memory, call = _crossing(check, "HybridDecoderBlock", 2, 4, 3, 32, 2)
-    x = like_tokens(check, 2, 4, 32)
-    normed = torch.nn.functional.layer_norm(x, (32,), weights["norm1.weight"], weights["norm1.bias"])
-    own = {name.removeprefix("self_attn."): weights[name] for name in weights if name.startswith("self_attn.")}
-    weights |= {f"self_attn.{name}": value for name, value in far_below(own, normed, 2).items()}
-    low = crossing(arguments, weights, x, memory)
-    words = f"{call}), scores of self_attn far below 0, the first token"
-    check.agrees(lambda cls: low(cls)[:, 0], words, BLOCK, FAR_BELOW)

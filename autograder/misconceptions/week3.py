@@ -487,22 +487,7 @@ def rope_angles_in_input_dtype(x, positions, base=10000.0):
     return torch.stack((even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos()), -1).flatten(-2)
 
 
-@wrong(WEEK, "apply_rotary_emb", 5.5, "apply_rotary_emb(x (2, 3, 4, 6), positions 0..3) in float64 changes its argument in place; "
-       "work on a new tensor.")
-def rope_in_place_in_float64(x, positions, base=10000.0):
-    d = x.shape[-1]
-    if d % 2:
-        raise ValueError("head_dim must be even")
-    angle = positions[..., None] * base ** (-torch.arange(0, d, 2, device=x.device) / d)
-    angle = angle.unsqueeze(1) if positions.ndim == 2 else angle
-    cos, sin = angle.cos(), angle.sin()
-    y = x.double()  # of a float64 tensor x, this is x
-    even, odd = y[..., 0::2].clone(), y[..., 1::2].clone()
-    y[..., 0::2], y[..., 1::2] = even * cos - odd * sin, even * sin + odd * cos
-    return y.to(x.dtype)
-
-
-@wrong(WEEK, "apply_rotary_emb", 5, "By itself a call in float32 is right, after an equal one in bfloat16 it is not. "
+@wrong(WEEK, "apply_rotary_emb", 5.75, "By itself a call in float32 is right, after an equal one in bfloat16 it is not. "
        "(What you keep from one call must not change the next.)", remembers=True)
 def rope_keeps_rounded_tables(x, positions, base=10000.0, kept={}):  # noqa: B006
     d = x.shape[-1]

@@ -866,7 +866,7 @@ edited(CrossPlain, "cross_positions_exchanged", 2.75, SAYS["positions exchanged"
 edited(CrossPlain, "cross_positions_ignored", 2.75, SAYS["positions ignored"],
        ("self.rope(q, positions)", "self.rope(q, torch.arange(q.shape[2], device=x.device))"),
        ("self.rope(k, memory_positions)", "self.rope(k, torch.arange(k.shape[2], device=x.device))"))
-edited(CrossPlain, "cross_always_rotated", 1.875, SAYS["always rotated"],
+edited(CrossPlain, "cross_always_rotated", 2, SAYS["always rotated"],
        ("        if positions is not None:\n", '''        if positions is None:
             positions = torch.arange(x.shape[1], device=x.device)
             memory_positions = torch.arange(memory.shape[1], device=x.device)
