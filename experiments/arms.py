@@ -48,6 +48,19 @@ def rotary_scores(q, k, reach=None, causal=True):
     return scores / math.sqrt(q.shape[-1])
 
 
+def scores_at(q, k, distance_of):
+    """RoPE's scaled scores where pair p sees the distances ``distance_of(p, distance)``."""
+    at = torch.arange(k.shape[-2])
+    distance = at[-q.shape[-2] :, None] - at
+    total = 0
+    for pair, frequency in enumerate(ready.frequencies_of(q.shape[-1])):
+        q_pair, k_pair = (x[..., 2 * pair : 2 * pair + 2] for x in (q, k))
+        angle = distance_of(pair, distance) * frequency
+        across = q_pair @ torch.stack([k_pair[..., 1], -k_pair[..., 0]], -1).mT
+        total = total + q_pair @ k_pair.mT * angle.cos().to(q.dtype) + across * angle.sin().to(q.dtype)
+    return total / math.sqrt(q.shape[-1])
+
+
 def mixed(scores, v, visible):
     """The weighted sum of the values, over the visible keys: (batch, n_queries, width)."""
     weights = scores.masked_fill(~visible, -math.inf).softmax(-1)

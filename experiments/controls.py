@@ -111,7 +111,7 @@ def section():
         "",
         *arms.text(
             """**What they say.** After 300 steps the model without positions is nearly flat too: near the level of a
-            table of bigrams there is little that a long text could spoil. After 1,000 steps it rises four times as
+            table of bigrams it has learned little that a long text could spoil. After 1,000 steps it rises four times as
             much. So a flat curve after 300 steps says little about an encoding (Figure 5.8): breaking has to be
             learned.""",
             """The hybrid's control is RoPE in the same window in *both* layers; here the model was trained without the

@@ -112,10 +112,10 @@ def section():
             the model whatever the number of keys, and hiding keys repairs it only when hardly any are left. It is
             the right key whose score falls: with its familiar score alone the model is nearly as good as ever, with
             the familiar scores of all others it is worse. Slowness as such is not the cause: beside the six fast
-            pairs the six slowest do no harm, the next six do, and twelve other wavelengths up to 32 do the most.
+            pairs the six slowest do no harm, the next six do, and twelve pairs with wavelengths up to 32 do the most.
             Familiar *distances* are not enough here: with the query at its true position and every distance clipped
-            at 31 the model does as in a window of 32. Sinusoids carry positions, and the layer has learned pairs of
-            positions.""",
+            at 31 the model does as in a window of 32. Sinusoids carry positions, and the layer's scores depend on
+            both.""",
         ),
     ]
     for pairs in PAIRS:

@@ -9,7 +9,7 @@ from autograder import reference
 RECORD = arms.Record("distances_week3")
 SEEDS = range(6)  # as many as the text reports
 LENGTH, TRAINED, FIRST = 256, 32, 64
-REACHES = (3, 4, 5, 7, 11, 15, 23, 31, 35, 39, 41, 47, 63, 95, 127, 255)
+REACHES = (3, 4, 5, 7, 9, 11, 15, 22, 23, 31, 35, 39, 41, 47, 63, 95, 127, 255)
 WINDOWS = (4, 8, 16, 24, 32, 40, 48, 64, 128, 256)
 
 
@@ -70,9 +70,9 @@ def section():
             from all before the query.""",
             """**What the arms say.** At familiar distances all keys do as well as few. At new distances few keys do
             not help enough, and more keys make it worse: they offer more new distances. Clipped at 3, every farther key
-            looks like the right one. The cut may be at any distance between that and an echo beyond training: clipped
-            near 3 and five, six or seven full turns of pair 0 (34.4, 40.7, 47), all far keys look more or less like the
-            right one again. A clip and a window of this size break together at 48.""",
+            looks like the right one. The cut must miss the echoes of 3, those within training too: 9 and 22, near 3 and
+            one or three full turns of pair 0, lose some. Near 3 and five, six or seven turns (34.4, 40.7, 47) all far
+            keys look more or less like the right one again. A clip and a window of this size break together at 48.""",
         ),
         *arms.four_arms(RECORD, "copy head", "Four arms (familiar: clipped at 31)", "32 keys"),
         *arms.by_size(RECORD, "copy head", "All keys, distances clipped", {"clipped at": "reach"}, REACHES),

@@ -35,6 +35,8 @@ TOGETHER = {
     "127, in pair 3 as 31": (127, (3,)),
     "200": (200, ()),
     "200, in pair 1 as 31": (200, (1,)),
+    "200, in pair 2 as 31": (200, (2,)),
+    "200, in pair 3 as 31": (200, (3,)),
     "251": (251, ()),
 }
 PAIRS = {"0 to 2": range(3), "3": (3,), "4 to 7": range(4, 8)}  # the pairs that are clipped
@@ -63,19 +65,6 @@ def last_logits(model, tokens, count, reach=None, visible=None, scores=arms.rota
         x = x + block.attention.out(out)
         x = x + block.mlp(block.norm2(x))
     return model.read(model.norm(x))
-
-
-def scores_at(q, k, distance_of):
-    """RoPE's scaled scores where pair p sees the distances ``distance_of(p, distance)``."""
-    at = torch.arange(k.shape[-2])
-    distance = at[-q.shape[-2] :, None] - at
-    total = 0
-    for pair, frequency in enumerate(ready.frequencies_of(q.shape[-1])):
-        q_pair, k_pair = (x[..., 2 * pair : 2 * pair + 2] for x in (q, k))
-        angle = distance_of(pair, distance) * frequency
-        across = q_pair @ torch.stack([k_pair[..., 1], -k_pair[..., 0]], -1).mT
-        total = total + q_pair @ k_pair.mT * angle.cos().to(q.dtype) + across * angle.sin().to(q.dtype)
-    return total / math.sqrt(q.shape[-1])
 
 
 def sent_to(far):
@@ -135,8 +124,8 @@ def run_which(seed):
     """Measure which distances do the harm, and in which pairs."""
     model, n = language_model(seed), max(LENGTHS)
     return {
-        "sent to": {far: loss(model, n, sent_to(far), scores=scores_at) for far in ELSEWHERE},
-        "clipped in": {name: loss(model, n, clipped_in(pairs), scores=scores_at) for name, pairs in PAIRS.items()},
+        "sent to": {far: loss(model, n, sent_to(far), scores=arms.scores_at) for far in ELSEWHERE},
+        "clipped in": {name: loss(model, n, clipped_in(pairs), scores=arms.scores_at) for name, pairs in PAIRS.items()},
     }
 
 
@@ -182,10 +171,44 @@ def run_needle(seed, lengths=NEEDLE_LENGTHS):
 
 def run_together(seed):
     model, n = language_model(seed), max(LENGTHS)
-    return {name: loss(model, n, sent_to_but(*how), scores=scores_at) for name, how in TOGETHER.items()} | {
+    return {name: loss(model, n, sent_to_but(*how), scores=arms.scores_at) for name, how in TOGETHER.items()} | {
         "at 64": loss(model, TRAINED),
-        "at 64, pairs 4 to 7 held still": loss(model, TRAINED, lambda pair, d: d * (pair < 4), scores=scores_at),
+        "at 64, pairs 4 to 7 held still": loss(model, TRAINED, lambda pair, d: d * (pair < 4), scores=arms.scores_at),
     }
+
+
+@torch.no_grad()
+def run_layers(seed):
+    """Share of needles that the shipped ALiBi model finds among the far ones of 1,024 tokens, for each value that it
+    always finds, if the query cannot see the needle in one layer."""
+    model = extrapolation.untrained("needle", "alibi")
+    with np.load(arms.SHIPPED / "week5_needle.npz") as shipped:
+        model.load_state_dict({key: torch.from_numpy(shipped[key]).float() for key in shipped.files})
+    model.eval()
+    n, size = 1024, 384
+    tokens, targets = ready.needles(size, n, torch.Generator().manual_seed(10_000), far=True)
+    at, value = (tokens == ready.MARK).int().argmax(1), targets[:, -1] - ready.FILLERS
+    found = {}
+    for name, blind in (("as it is", None), ("blind in layer 1", 0), ("blind in layer 2", 1)):
+        answers = torch.cat(
+            [_answers(model, *part, blind) for part in zip(tokens.split(16), at.split(16), strict=True)]
+        )
+        right = answers == targets[:, -1]
+        found[name] = {v: right[value == v].float().mean().item() for v in range(ready.VALUES)}
+    return found
+
+
+def _answers(model, tokens, at, blind):
+    x, bias = model.embed(tokens), model.bias(tokens.shape[1], "cpu")
+    for number, block in enumerate(model.blocks):
+        q, k, v = block.attention.qkv(block.norm1(x)).unflatten(-1, (3, model.n_heads, -1)).permute(2, 0, 3, 1, 4)
+        scores = (q @ k.mT / math.sqrt(q.shape[-1]) + bias).clone()
+        if number == blind:
+            for row, place in enumerate(at):
+                scores[row, :, -1, place : place + 4] = -math.inf  # the mark, the value, and two tokens that saw it
+        x = x + block.attention.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        x = x + block.mlp(block.norm2(x))
+    return model.read(model.norm(x))[:, -1].argmax(-1)
 
 
 def measure():
@@ -197,6 +220,7 @@ def measure():
         RECORD.measure("which", seed, run_which)
         RECORD.measure("t5", seed, run_t5)
     RECORD.measure("together", 0, run_together)
+    RECORD.measure("layers", 0, run_layers)
 
 
 def section():
@@ -223,7 +247,7 @@ def section():
             bring the loss down to {in_pairs["0 to 2"]}, pair 3 to {in_pairs["3"]}, pairs 4 to 7 to nothing better
             ({in_pairs["4 to 7"]}). Pairs act together: at 127 pair 3 is at a new angle while pair 2 is where it is at
             0, and either one counted as 31 mends most of it; at 251 pair 2 is there again, pair 3 at an angle it
-            knows; at 200 pair 3 is at an angle it knows, too, and pair 1 counted as 31 mends the harm. A window breaks
+            knows; at 200 pair 3 is at an angle it knows, too, and pair 1, 2 or 3 counted as 31 mends most of it. A window breaks
             between 96 and 128 keys.""",
             """What the loss cannot show: a window of 8 costs hardly more than one of 32, so this model makes next to
             no use of far characters, and its loss does not say what a cut loses. The needle does. **Clipping loses
@@ -262,4 +286,12 @@ def section():
         lines += arms.table(
             f"Needle, trained on 64: {title}", ["", *(f"{n} ({n // TRAINED}x)" for n in NEEDLE_LENGTHS)], rows
         )
-    return lines
+    found = {v: RECORD.values("layers", "as it is", v)[0] for v in range(ready.VALUES)}
+    always = [v for v, share in found.items() if share == 1]
+    names = ("as it is", "blind in layer 1", "blind in layer 2")
+    return lines + arms.table(
+        "The shipped ALiBi model, 1,024 tokens: the values whose needles in the first quarter are always found, "
+        "and if the query cannot see the needle in one layer",
+        ["value", *map(str, always)],
+        [[name, *(f"{RECORD.values('layers', name, v)[0]:.2f}" for v in always)] for name in names],
+    )

@@ -6,7 +6,7 @@ import arms
 import relative_bias
 import relative_tasks as tasks
 import torch
-from distances_week5 import clipped_in, scores_at
+from distances_week5 import clipped_in
 
 RECORD = arms.Record("distances_week6")
 LENGTH, TRAINED, WIDE = 64, relative_bias.TRAINED, 24  # WIDE: a window in which RoPE fails
@@ -48,7 +48,9 @@ def run(task, seed):
         "reach": {reach: accuracy(model, task, reach, everything) for reach in REACHES},
         "window": {count: accuracy(model, task, None, arms.latest(LENGTH, count)) for count in WINDOWS},
         "clipped in pair": {
-            pair: accuracy(model, task, clipped_in((pair,), TRAINED - 1), arms.latest(LENGTH, WIDE), scores=scores_at)
+            pair: accuracy(
+                model, task, clipped_in((pair,), TRAINED - 1), arms.latest(LENGTH, WIDE), scores=arms.scores_at
+            )
             for pair in CLIPPED_PAIRS
         },
     }
