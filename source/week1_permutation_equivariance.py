@@ -156,7 +156,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# With the division the strongest key gets about the same share at every $d$. Without it, attention at $d=1024$ almost chooses a single key, and such a softmax has hardly any gradient. Training did not make this choice; the number of channels did.
+# With the division the strongest key gets about the same share at every $d$. Without it, attention at $d=1024$ almost chooses a single key, and for most queries hardly any gradient is left. Training did not make this choice; the number of channels did.
 # </details>
 
 # %% [markdown]
@@ -367,7 +367,7 @@ lab.table(["", "result"], [
 # | a table that belongs to a module | `self.register_buffer("table", table, persistent=False)`: it moves with `.to(device)`; an ordinary attribute stays behind |
 # | a function such as cos or exp | PyTorch's own: NumPy computes on the CPU only |
 #
-# **How this course tests that without a GPU.** The file `simulated_device.py` adds a device called `"simulated"` to PyTorch. If you combine one of its tensors with a CPU tensor, you get the error that a GPU would give. The CPU does the arithmetic. Visible checks run your answer there once and name what stays behind. The hidden tests check the same, for a small share of the points: if you forget the device, you lose an eighth or a quarter of a point, and nothing else.
+# **How this course tests that without a GPU.** The file `simulated_device.py` adds a device called `"simulated"` to PyTorch. If you combine one of its tensors with a CPU tensor, you get an error, as on a GPU. The CPU does the arithmetic. Visible checks run your answer there once and name what stays behind. The hidden tests check the same, for a small share of the points: if you forget the device, you lose an eighth or a quarter of a point, and nothing else.
 
 # %% tags=["experiment"]
 import simulated_device  # adds the device
@@ -715,7 +715,7 @@ lab.table(["PyTorch's attention in", "equivariance gap"],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Every layer that works token by token is equivariant. So is attention, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Subtracting the mean of all tokens mixes them, and is equivariant all the same: the mean does not depend on their order. Residual connections, more heads or more layers do not bring order in. Convolution, recurrence and a vector per position do.
+# A layer that applies the same function to every token is equivariant. So is attention, and so is any stack of such layers: if $f$ and $g$ are, then $g(f(PX))=g(P f(X))=P\,g(f(X))$. Subtracting the mean of all tokens mixes them, and is equivariant all the same: the mean does not depend on their order. Residual connections, more heads or more layers do not bring order in. Convolution, recurrence and a vector per position do.
 #
 # **Equivariant is not invariant.** You will often read that self-attention is "permutation-invariant". Look at the last column: for attention the distance is 3.3, far from zero. Only the mean in the last line is invariant.
 #
@@ -1260,7 +1260,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>3. Does a padding mask break equivariance?</summary>
 #
-# Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions does break it, unless no reordering changes the mask.
+# Not if it moves along with the tokens: then it is part of the input. A mask that is tied to positions can break it, unless no reordering changes the mask.
 # </details>
 #
 # <details><summary>4. Ten tokens are in the cache and you feed in three more. What is the shape of the mask, and its first row?</summary>

@@ -59,7 +59,7 @@ np.random.seed(0)
 # | idea | what goes wrong |
 # |---|---|
 # | the number $p$ itself | grows without bound and drowns the token |
-# | $p/n$, with $n$ the length of the text | bounded, but "the next position" is a different step in every text |
+# | $p/n$, with $n$ the length of the text | bounded, but the step to "the next position" depends on the length |
 # | one-hot: channel $p$ is 1 | needs as many channels as positions; any two positions are equally far apart |
 # | the binary digits of $p$ | bounded, needs few channels, but jumps: from 7 = 0111 to 8 = 1000 *every* digit changes |
 #
@@ -532,7 +532,7 @@ lab.table(["up to position", "largest error"], [[f"{int(p):,}", f"{float(worst[p
 #
 # <details><summary>After you have run it</summary>
 #
-# The first error above the line comes after some 300 tokens. From there on errors grow in proportion to the position, since float32 keeps a fixed number of *significant* digits. Float64 costs nothing here: you compute the table once. Week 3 meets the same trap in bfloat16, where it is a disaster.
+# The first error above the line comes after some 300 tokens. Errors grow in proportion to the position, since float32 keeps a fixed number of *significant* digits. Float64 costs nothing here: you compute the table once. Week 3 meets the same trap in bfloat16, where it is a disaster.
 # </details>
 
 # %% [markdown]
@@ -1011,13 +1011,13 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# - **More keys alone do no harm to a query at position 31.** All keys, up to 128, are as good as 32: the accuracy is 1.00. Their place matters: with the query at 4, all keys but four share position 0, right beside the key that it needs. Then the accuracy is 0.36, from 0.30 to 0.42.
+# - **More keys alone do no harm unless they crowd the right one.** With the query at 31 all keys, up to 128, are as good as 32: the accuracy is 1.00. With the query at 4, all keys but four share position 0, right beside the key that it needs. Then the accuracy is 0.36, from 0.30 to 0.42.
 # - **New positions do harm, and the more keys a query there sees, the more.** Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With only the latest 4 keys the accuracy is 0.99, with the latest 32 it is 0.69, with all it is 0.49.
-# - **Slowness as such is not the cause.** The hands of the six fast pairs have been all the way round in training. With these pairs alone the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64). Pairs 6 to 11 (wavelengths 35 to 149) bring it down to 0.70 and 0.52. Twelve other wavelengths up to 32 give only 0.60 and 0.44 (means of five seeds).
+# - **Slowness as such is not the cause.** The hands of the six fast pairs have been all the way round in training. With these pairs alone the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64). Pairs 6 to 11 (wavelengths 35 to 149) bring it down to 0.70 and 0.52. Twelve pairs with wavelengths up to 32 give only 0.60 and 0.44 (means of five seeds).
 #
-# Are familiar *distances* enough? Leave the query where it is, and move every key farther back than 31 to the position 31 back. Now every distance is familiar, but the positions are new. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer has learned *pairs of positions*. Week 3 builds a score that knows the offset alone, and asks again.
+# Are familiar *distances* enough? Leave the query where it is, and move every key farther back than 31 to the position 31 back. Now every distance is familiar, but the positions are new. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer's scores depend on both positions. Week 3 builds a score that knows the offset alone, and asks again.
 #
-# *Why* do wrong keys win at new positions? Above all because the score of the *right* key falls: training has raised it only for the pairs of positions that it has met. Give that key alone the score of a familiar position, and the accuracy is 0.95 (0.89 to 0.98); give all others theirs, and it is only 0.32. (All numbers: `experiments/results_distances.md`.)
+# *Why* do wrong keys win at new positions? Above all because the score of the *right* key falls: training has raised it less for pairs of positions that it has not met. Give that key alone the score of a familiar position, and the accuracy is 0.95 (0.89 to 0.98); give all others theirs, and it is only 0.32. (All numbers: `experiments/results_distances.md`.)
 #
 # Keep this lesson: an explanation that sounds right also predicts something. Test what it predicts.
 # </details>
@@ -1313,7 +1313,7 @@ lab.table(["how far a term moves", *terms], rows)
 # | The dot product falls monotonically with distance | It ripples; with width 64 it first rises at offset 6. | 2.6, Figure 2.10 |
 # | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
 # | Sinusoids are periodic, so far positions repeat earlier ones | No two positions share a vector. | section 3 |
-# | High frequencies reach new angles beyond the training length | The low ones do; the high ones have been all round the circle. | Figure 2.3 |
+# | Fast hands enter new parts of their circle in longer texts | The slow ones do; the fast ones have been all the way round. | Figure 2.3 |
 # | Learned embeddings past `max_len` are random | An *untrained row* keeps its starting value; an index *past the table* is an error. | 2.5, Figure 2.8 |
 # | The score with sinusoids depends on the distance alone | Not in general: see which of the four terms move. | 2.7, Figure 2.12 |
 #

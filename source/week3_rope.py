@@ -514,7 +514,7 @@ plt.show()
 #
 # <details><summary>After you have run it</summary>
 #
-# The score of equal vectors falls, in ripples. Random vectors show no decay: a rotated random vector is just another random vector. Barbero et al. (2024) argue that decay is unlikely to be why RoPE is useful. Next, watch what they found instead.
+# With all ones the score falls, in ripples. Random vectors show no decay: a rotated random vector is just another random vector. Barbero et al. (2024) argue that decay is unlikely to be why RoPE is useful. Next, watch what they found instead.
 # </details>
 
 # %% [markdown]
@@ -1143,7 +1143,7 @@ plt.show()
 #
 # Over six training seeds:
 #
-# - (a) Without positions the model can only count occurrences of each token, and reaches 0.27 to 0.28.
+# - (a) Without positions the model can only count tokens and read its own, and reaches 0.27 to 0.28.
 # - (b) A shift costs nothing.
 # - (c) In a longer text accuracy soon falls: it is 0.135 to 0.202 at positions 128 to 255. **Relative does not mean extrapolating.** (`experiments/results_weeks34.md`)
 # </details>
@@ -1209,7 +1209,7 @@ lab.table(["no offset beyond", *sizes],
 #
 # **New offsets** do the damage, and more keys make it worse: they cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40: not every new offset harms. One of 48 gives 0.59 (0.41 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
 #
-# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23 and 31 the mean is at least 0.99. At 4 it is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. And beyond training a clip must miss certain offsets: at 39 the mean is 1.00, but at 35 it is 0.78 (0.50 to 1.00), at 41 0.14 and at 47 0.18. The next experiment shows why. (`experiments/results_distances.md`.)
+# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23 and 31 the mean is at least 0.99. At 4 it is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. And a clip must miss certain offsets: at 9 and 22 the mean is 0.93 and 0.85, at 35 0.78 (0.50 to 1.00), at 39 1.00, at 41 0.14 and at 47 0.18. The next experiment shows why. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1815,7 +1815,7 @@ week3.look_back_head(look_back_head)
 # | RoPE comes from EleutherAI | It comes from Su et al., in the RoFormer paper. EleutherAI's GPT-NeoX-20B uses it. | RoFormer; Black et al. |
 # | `rotate_half` turns $(x_1,x_2,x_3,x_4)$ into $(-x_2,x_1,-x_4,x_3)$, next to tables in halves | That is the interleaved form. Next to tables in halves it is a bug. | 3.8 |
 # | The half layout is a bug | It is the interleaved layout under a fixed permutation of the channels, and W_q and W_k can absorb it. | 3.4 |
-# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, and reorders the rows when it converts. | sections 5, 11 |
+# | LLaMA uses the half layout | It depends on the code: Meta's pairs neighbours, `transformers` pairs halves, on weights with reordered rows. | sections 5, 11 |
 # | Beyond the training length the high frequencies see unseen angles | The *low* ones do. But the echoes come from the highest. | Figures 3.3, 3.10 |
 # | RoPE makes distant tokens count less | A bound falls; the score itself need not. | Figure 3.5 |
 # | Casting the model to bfloat16 only adds a little noise | If the frequencies are cast too, cosines are off by up to 2 within 4,096 positions. | Figure 3.11 |

@@ -739,7 +739,7 @@ plt.show()
 #
 # When the bias is counted from the first key, the exponential becomes a staircase. At slope ½ a step of 8 in the bias spans about 16 keys: rounding to even makes runs of 15 and 17. The end of the text cuts the last run to eight keys, all of one weight. A key on the step below gets $e^{-8}$ of that weight.
 #
-# The other two forms hold the same numbers for this query, and near it they are small and exact. The nearest keys of an earlier query lie far from the last key, so a count from there makes stairs, too: only **counting from the query** is safe.
+# The other two forms hold the same numbers for this query, and near it they are small and exact. A much earlier query's nearest keys lie far from the last key, so a count from there makes stairs, too: only **counting from the query** is safe.
 # </details>
 #
 # ### Live: BLOOM's ties
@@ -797,7 +797,7 @@ lab.table(["of 112 heads", "how many"], counts)
 #
 # *Why it matters:* up to rounding (section 5), bias vectors in the projections and speed, this is the attention layer of BLOOM and MPT.
 #
-# Call your functions of 4.2 and 4.3, or write the bias into the layer. As in 3.6, the heads are consecutive blocks of `head_dim` channels. You may use `F.scaled_dot_product_attention`; it takes either `attn_mask` or `is_causal=True`, so causal mask and bias go into one tensor.
+# Call your functions of 4.2 and 4.3, or write the bias into the layer. As in 3.6, the heads are consecutive blocks of `head_dim` channels. You may use `F.scaled_dot_product_attention`; do not give it both `attn_mask` and `is_causal=True`: causal mask and bias go into one tensor.
 
 # %% nbgrader={"grade_id": "ALiBiMultiHeadAttention", "solution": true}
 class ALiBiMultiHeadAttention(nn.Module):

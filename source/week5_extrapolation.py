@@ -1025,7 +1025,7 @@ if ENCODING == "alibi":
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# ALiBi's curve is flat, and the control's nearly so. After 300 steps the control has 2.15 nats at 1x and rises by 0.053 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A bigram model reaches 2.24. A model this close to it has little to lose: *only what has been learned can break*.
+# ALiBi's curve is flat, and the control's nearly so. After 300 steps the control has 2.15 nats at 1x and rises by 0.053 (0.051 to 0.057, five seeds); after 1,000 steps by 0.21 (0.18 to 0.24; `experiments/results_distances.md`). A bigram model reaches 2.24. *Only what has been learned can break*, and the control has learned little.
 # </details>
 
 # %% [markdown]
@@ -1467,7 +1467,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. Repair either, and most of the harm is gone. In the shipped model the loss at 8x is 3.12 with all far distances counted as 127. With pair 3 alone counted as 31 it is 1.63, with pair 2 alone 2.17.
 #
-# Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47. Nor does it take a new angle of pair 3: at 200 it is back at one that it knows, and the loss is 2.38; with pair 1 alone counted as 31 it is 1.47.
+# Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47. Nor does it take a new angle of pair 3: at 200 it is back at one that it knows, and the loss is 2.38. With pair 1, 3 or 2 alone counted as 31 it is 1.47, 1.58 or 1.70.
 #
 # **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. T5's bias is different. It meets no new bucket, yet its loss rises by 0.69 with all keys and by only 0.06 with 64. So more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #
@@ -1720,7 +1720,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 
 # %% [markdown] nbgrader={"grade_id": "needle_explained", "grade": true, "solution": true, "points": 2}
 # ### BEGIN SOLUTION
-# 1. The filler loss is a mean over targets that depend on the token before them; none of them needs the needle. (Even in a mean over all targets it would be one in 1,024.) So the loss stays at 0.49 to 0.52 at all lengths, for ALiBi and for RoPE, while the share of needles found falls: for ALiBi from 1.00 at 1x to 0.79 (0.70 to 0.97) at 8x and 0.54 (0.35 to 0.65) at 16x. In ALiBi the penalty slope × distance competes with the score that the needle's content earns. Roughly, a needle is found as long as its lead over the filler is larger than the penalty. The lead differs from value to value: beyond 700 tokens some values are always found, others never (Figure 5.15). The log-n factor raises the content scores and brings needles back: 0.77 instead of 0.54 at 16x.
+# 1. The filler loss is a mean over targets that depend on the token before them; none of them needs the needle. (Even in a mean over all targets it would be one in 1,024.) So the loss stays at 0.49 to 0.52 at all lengths, for ALiBi and for RoPE, while the share of needles found falls: for ALiBi from 1.00 at 1x to 0.79 (0.70 to 0.97) at 8x and 0.54 (0.35 to 0.65) at 16x. In ALiBi the penalty slope × distance competes with the score that the needle's content earns. Roughly, a needle is found as long as its lead over the filler, in the layer that reads it, is larger than the penalty. The lead differs from value to value: beyond 700 tokens some values are always found, others never (Figure 5.15). The log-n factor raises the content scores and brings needles back: 0.77 instead of 0.54 at 16x.
 #
 # 2. Measure something that only the far context can tell: for example a table of keys and values at the beginning and the question for one of them at the end; or the loss of the same last 200 tokens of real documents, once with their true far context and once with the far context of another document. Hold fixed: the targets, the number of needles and of distractors, the alphabet, so that guessing is worth the same at every length. The distance of the needle must grow with the length, and be reported: a needle that is always 50 tokens before the question tests nothing new.
 # ### END SOLUTION
@@ -1741,7 +1741,9 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 #
 # This filler needs only the token before: a flat loss says as much about the text as about the model.
 #
-# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores a needle's value far above the filler, and the bias must first eat up this lead. In this model the lead differs from value to value. The reach does so in all five seeds, with different values in each (`experiments/results.md`). The printed lead explains four of the six values that are always found. A fifth is the commonest wrong answer, so its needles are "found" for free. We cannot explain the sixth.
+# The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores many values far above the filler, in its first layer or its second, and the bias must first eat up this lead. The lead differs from value to value. The reach does so in all five seeds, with different values in each (`experiments/results.md`).
+#
+# The printed lead, of the first layer, explains four of the six values that are always found. A fifth is the commonest wrong answer, so its needles are "found" for free. The sixth, 15, is read in the second layer: if QUERY cannot look at the needle there, it finds none (`experiments/results_distances.md`).
 # </details>
 
 # %% [markdown]
@@ -1846,7 +1848,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 #
 # <details><summary>4. Why do some models have layers without positions?</summary>
 #
-# Such a layer meets no distances; in our test it found content at any depth. Other layers and the causal mask give the order.
+# Such a layer meets no distances; in our test it found content far back. Other layers and the causal mask give the order.
 # </details>
 #
 # <details><summary>5. You clip a RoPE model at a familiar distance, or give it a window. What does it no longer know in each case?</summary>

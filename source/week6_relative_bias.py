@@ -356,7 +356,7 @@ week6.shaw_attention(shaw_attention, relative_positions)
 #
 # $$s_{ij}=\frac{(q_i+u)\cdot k_j+(q_i+v)\cdot r_{i-j}}{\sqrt d},\qquad r_t=R_tW_{kR} . \tag{3}$$
 #
-# $R_t$ is week 2's sinusoid of the distance $t$. Nothing is clipped: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is not a value; your function calls the two `content_bias` and `position_bias`.)
+# $R_t$ is week 2's sinusoid of the distance $t$. (3) clips nothing: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is not a value; your function calls the two `content_bias` and `position_bias`.)
 #
 # **The shift trick.** Compute $(q_i+v)\cdot r_t$ for all distances at once: this is one matrix product, with columns by *distance*. But the scores need columns by *key*. Since the distance is $i-j$, row $i$ must move by an amount that depends on $i$. The authors' code does it by padding and reshaping (appendix B).
 
@@ -1136,7 +1136,7 @@ plt.show()
 #
 # **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four.
 #
-# With two heads, each has to serve two distances: in Figure 6.7 (right) head 0 takes 2 and 4, head 1 takes 1 and 3. Head 1 then cannot tell "names 1, lies 3 back" from "names 1, lies 1 back": the factors are nearly the same. So two heads are too few, and for content to position more steps did not help (0.68).
+# Two heads must share four distances: in Figure 6.7 (right) head 0 takes 2 and 4, head 1 takes 1 and 3. Head 1 then cannot tell "names 1, lies 3 back" from "names 1, lies 1 back": the factors are nearly the same. So two heads are too few, and for content to position more steps did not help (0.68).
 #
 # So what two heads fail at is not what the method cannot learn: with four heads and 1,500 steps T5 reaches 0.96 on pull, and position to content alone reaches 1.00.
 #

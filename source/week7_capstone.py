@@ -534,7 +534,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* one training library counted padding in decoding, but not in the prompt. Single prompts came out right; in a batch only the longest did.
+# *Why it matters:* one training library gave all rows of a padded batch the same positions. Single prompts came out right; in a batch only the longest did.
 #
 # No test looks at the rows of padding queries, in the positions or in the mask. (By the rule below they see nothing. Your 7.1 gives zeros for them; a plain softmax would give NaN.)
 
@@ -786,7 +786,7 @@ for name, way in ways.items():
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# (These are losses of one seed, on 48 texts.) With restarted positions each new token is at 0. The prompt then seems to lie ahead of it, and everything written so far seems to share its position. With the mask at the top left each new token reads the first key alone. It knows that key and its own character, nothing else, and the text runs into spaces.
+# (These are losses of one seed, on 48 texts.) With restarted positions each new token is at 0. The prompt then seems to lie ahead of it, and everything written so far seems to share its position. With the mask at the top left each new token reads the first key alone. It knows that key and its own character, nothing else, so the text runs in a loop.
 # </details>
 
 # %% [markdown]
@@ -1271,7 +1271,7 @@ plt.show()
 # | decoder: keys beyond 9 hidden | 0.20 [0.12..0.37] | 0.06 [0.05..0.07] |
 # | encoder and decoder: keys beyond 9 hidden | 0.72 [0.61..0.93] | 0.48 [0.39..0.66] |
 #
-# Clipping at 5 helps more than at 9. We cannot say why. Perhaps distance 9, the rarest in training, was badly learned? Then a clip at 7 would help too, and it does not. One possible reason, untested: to pair 0 a key 7 away looks like one 0.7 away ($7-2\pi$), close to the neighbour that the encoder looks for. The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
+# Clipping at 5 helps more than at 9. Was distance 9, the rarest in training, badly learned? Then a clip at 7 would help too, and it does not; one at 6 does. Pair 0 alone decides between 6 and 7, in all five seeds. To it a key 7 away looks like one 0.7 away ($7-2\pi$), perhaps like the neighbour that the encoder looks for. The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
@@ -1414,7 +1414,7 @@ plt.show()
 # |---|---|---|---|---|
 # | layers · query heads · key heads · head dimension | 32 · 32 · 8 · 128 | 12 · 12 · 12 · 64 | encoder and decoder 6 each · 8 · 8 · 36 | 28 · 28 · 4 · 128 |
 # | model | Llama 3 8B | BERT base ([`BertConfig`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bert/configuration_bert.py)) | [Moonshine tiny](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/moonshine/configuration_moonshine.py) | Qwen2.5-VL 7B |
-# | weights | 16 GB on a GPU of 80 GB | 0.2 GB | 0.05 GB | 15 GB |
+# | weights | 16 GB on a GPU of 80 GB | 0.2 GB | 0.05 GB | 17 GB |
 # | trained on texts of | 8,000 tokens | 512 tokens | 30 s of audio | 8,000 tokens |
 # | input | 128,000 tokens; prompts of 4,000 shared | 8,000 tokens | 12.5 frames per second in, 3 words per second out | 64 tokens per frame, 1 frame per second |
 #
@@ -1499,4 +1499,4 @@ plt.show()
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.3 (cross-attention).
 # - R. Xiong et al.: *On Layer Normalization in the Transformer Architecture*, ICML 2020, arXiv:2002.04745. Figure 1 (post-norm and pre-norm).
 # - J. Su et al.: *RoFormer*, 2021, arXiv:2104.09864. O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long*, ICLR 2022, arXiv:2108.12409.
-# - Bugs on record: unslothai/unsloth, [issue 3699](https://github.com/unslothai/unsloth/issues/3699) (padding counted in decoding, not in the prompt); huggingface/transformers, [issue 25104](https://github.com/huggingface/transformers/issues/25104) (dynamic NTK and cached keys).
+# - Bugs on record: unslothai/unsloth, [issue 3699](https://github.com/unslothai/unsloth/issues/3699) (one row of positions for a padded batch); huggingface/transformers, [issue 25104](https://github.com/huggingface/transformers/issues/25104) (dynamic NTK and cached keys).

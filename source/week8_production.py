@@ -889,7 +889,7 @@ for name, fields in configs.items():
 # - **A share of the channels.** `partial_rotary_factor` is a share of that width. It is at the top level or inside `rope_parameters`, never in both; [GPT-NeoX](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gpt_neox/configuration_gpt_neox.py) calls it `rotary_pct`, and your function may honour that name in every model. `int()` rounds the product down.
 # - **Latent attention** (DeepSeek): `qk_rope_head_dim` channels turn.
 # - **A list of layers** ([SmolLM3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/smollm3/modeling_smollm3.py), [Llama 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/llama4/modeling_llama4.py)): `self.use_rope = config.no_rope_layers[layer_idx]`.
-# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention` (other kinds do not occur here); where it is missing, take full attention for all layers, although some models have another default. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. In this exercise Cohere 2 always has a window. If EXAONE 4's `sliding_window` is null, the model has none, and all layers turn. In this week's other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, full attention turns like the rest.
+# - **Kinds of layers.** `layer_types` says `sliding_attention`, `full_attention` or `linear_attention` (other kinds do not occur here); where it is missing, take full attention for all layers, although some models have another default. Linear attention has no rotation ([Qwen3-Next](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/qwen3_next/modeling_qwen3_next.py)). In [Cohere 2](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/cohere2/modeling_cohere2.py) and [EXAONE 4](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/exaone4/modeling_exaone4.py) (`model_type` `cohere2` and `exaone4`) only layers with a window turn. In this exercise Cohere 2 always has a window. If EXAONE 4's `sliding_window` is null, the model has none, and all layers turn. In other models, [Gemma 3](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3/modeling_gemma3.py) for one, `full_attention` by itself stops no rotation.
 #
 # A field that is null (`None` in Python) counts as missing, also inside `rope_parameters`.
 
@@ -898,7 +898,7 @@ for name, fields in configs.items():
 #
 # **3 points · difficulty 3/5 · 30 minutes · code**
 #
-# *Why it matters:* a bug report against `transformers` itself read `no_rope_layers` the wrong way round ([issue 43756](https://github.com/huggingface/transformers/issues/43756)). The hidden tests use configurations of other released models.
+# *Why it matters:* a bug report against `transformers` itself read `no_rope_layers` the wrong way round ([issue 43756](https://github.com/huggingface/transformers/issues/43756)). The hidden tests use released configurations, some of them changed.
 
 # %% nbgrader={"grade_id": "layers_that_turn", "solution": true}
 def layers_that_turn(config):
@@ -960,7 +960,7 @@ for words, fields, expected in (
          {"model_type": "gemma3_text", "sliding_window": 8, "layer_types": [window, window, full]}, [16, 16, 16])):
     found = layers_that_turn(small | fields)
     assert found == expected, f"{words}: {expected} expected for {fields}; yours {found}."
-print("Looks right. The hidden tests read configurations of released models.")
+print("Looks right. The hidden tests read other configurations.")
 
 # %% nbgrader={"grade_id": "layers_that_turn_tests", "grade": true, "points": 3}
 # Hidden tests (3 points): they run when your notebook is graded.
@@ -1073,7 +1073,7 @@ print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, 
 #
 # Write two to five sentences per part, with numbers and their spread.
 #
-# 1. **Positions.** Compare "sinks" with "sinks, true positions", and "window" with "ring buffer". In each pair the keys are the same. Which distances and directions does a query meet that training never showed? Name two possible reasons why one mistake is so much worse than the other. Does an arm here decide between them?
+# 1. **Positions.** Compare "sinks" with "sinks, true positions", and "window" with "ring buffer". In each pair the same tokens stay. Which distances and directions does a query meet that training never showed? Name two possible reasons why one mistake is so much worse than the other. Does an arm here decide between them?
 # 2. **The popular sentence.** "Without sinks a window collapses." What do the tables say about this model? Use the weight on the first character to explain why, and say what a model must have learned for the sentence to be true of it.
 # 3. **What is not shown.** The cached window has the same loss as the recomputed one. Does the model use anything beyond 64 characters? Name one measurement that would tell, and one reason why these numbers may not carry over to a large model.
 #
