@@ -257,6 +257,10 @@ def _shaw_masks(check: Check) -> None:
     padding = torch.ones(4, 1, 1, 4, dtype=torch.bool, device=check.device)
     padding[1] = False
     _shaw_agrees(check, tensors, f"{words}, sequence 1 padding alone", NO_KEY, padding)
+    of_heads = mixed_mask(check, 4, 4, 4, 4)
+    of_heads[:, 1, 3] = False
+    call = f"{words}, mask (4, 4, 4, 4), its row 3 all False in head 1 alone"
+    _shaw_agrees(check, tensors, call, ANY_MASK, of_heads)
     (q, k, v, rel_k, rel_v), words = _shaw(check, 2, 2, 1, 5, 4, 3, 6)
     without_offsets = [q, k, v, torch.zeros_like(rel_k), torch.zeros_like(rel_v)]
     words += ", rel_k and rel_v zero, mask (2, 1, 1, 5)"

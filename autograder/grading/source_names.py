@@ -89,6 +89,7 @@ def _tree(source: str) -> ast.Module | None:
 _kept_tree = lru_cache(maxsize=64)(_tree)  # intake asks several times about each cell; nobody changes the tree
 
 
+@lru_cache(maxsize=1024)
 def linking_names(source: str) -> frozenset[str]:
     """Return the names by which a cell can depend on others: those that it takes from elsewhere, and its functions,
     classes and methods, which another cell can replace. If it does not parse, all its words."""
