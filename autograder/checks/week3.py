@@ -172,9 +172,11 @@ def rotation_rows(check: Check, name: str) -> None:
     """Check positions of shape (batch, seq_len)."""
     x = check.randn(2, 3, 5, 8)
     check.agrees(calling(x, torch.arange(5, device=check.device)), f"{name}({on(x, '0..4')})", NEAR)
-    x = check.randn(4, 4, 4, 6)
-    rows = 7 * torch.arange(1, 5)[:, None] + torch.tensor([3, 0, 8, 1])
-    check.agrees(calling(x, rows.to(check.device)), f"{name}({on(x, 'of shape (4, 4)')})", NEAR, ROWS)
+    for batch, heads, seq_len, head_dim in ((4, 4, 4, 6), (3, 2, 1, 4)):
+        x = check.randn(batch, heads, seq_len, head_dim)
+        rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1])[:seq_len]
+        words = f"of shape ({batch}, {seq_len})"
+        check.agrees(calling(x, rows.to(check.device)), f"{name}({on(x, words)})", NEAR, ROWS)
     x, row = check.randn(2, 3, 5, 8), at_positions(check, 3, 0, 7, 4, 1)
     rows = torch.stack((row, row.flip(0)))  # both rows hold the numbers that the single row is checked with
     with check.holds(calling(x, rows[0], base=7.5), f"{name}({on(x, 'of shape (5,)')}, base=7.5)", NEAR):
@@ -193,10 +195,11 @@ def rotation_far(check: Check, name: str) -> None:
     """Check far positions, first in float32, so that later failures are failures of precision."""
     x, positions = check.randn(1, 2, 24, 16), far_positions(check, 24)
     check.agrees(calling(x, positions), f"{name}({on(x, 'up to 8191')})", FAR)
-    low, rounded = x.to(torch.bfloat16), ROUNDED[torch.bfloat16]
-    call = f"{name}({on(low, 'up to 8191')}"
-    check.agrees(calling(low, positions), f"{call})", rounded, HALF_PRECISION)
-    check.agrees(calling(low, positions.float()), f"{call} in float32)", rounded, REAL_POSITIONS)
+    for dtype, tolerance in ROUNDED.items():
+        half = x.to(dtype)
+        check.agrees(calling(half, positions), f"{name}({on(half, 'up to 8191')})", tolerance, HALF_PRECISION)
+    low, call = x.to(torch.bfloat16), f"{name}({on(x.to(torch.bfloat16), 'up to 8191 in float32')})"
+    check.agrees(calling(low, positions.float()), call, ROUNDED[torch.bfloat16], REAL_POSITIONS)
     x, at = x[:, :, :2], torch.tensor([9001, 70_001], device=check.device)
     # float32 angles are off by about 0.02 there
     check.agrees(calling(x, at), f"{name}({on(x, '[9001, 70001]')})", Tolerance(rtol=0, atol=0.2), ANY_POSITION)
@@ -207,6 +210,8 @@ def rotation_dtype(check: Check, name: str) -> None:
     low, call = x.to(torch.bfloat16), f"{name}({on(x, '0..9')})"
     check.has_dtype(calling(low, positions), torch.bfloat16, f"{name}({on(low, '0..9')})")
     check.agrees(calling(x, positions), f"{call}, after an equal call in bfloat16", NEAR, AFTER_BFLOAT16)
+    wide = x.double()
+    check.has_dtype(calling(wide, positions), torch.float64, f"{name}({on(wide, '0..9')})")
     check.has_dtype(calling(x, positions.double()), torch.float32, f"{name}({on(x, '0..9 in float64')})")
 
 
@@ -252,7 +257,7 @@ def apply_rotary_emb(check: Check) -> None:
     with check.criterion("another base", 0.5, golden=True):
         rotation_base(check, name)
     # Catches positions, frequencies or angles in the half precision of x.
-    with check.criterion("far positions, also in bfloat16", 1, golden=True):
+    with check.criterion("far positions, also in bfloat16 and float16", 1, golden=True):
         rotation_far(check, name)
     # Catches a result always in float32 or in the dtype of the positions, and angles cached from a bfloat16 call.
     with check.criterion("keeps the dtype", 0.25):
@@ -473,12 +478,13 @@ def attention_in_order(check: Check, name: str) -> None:
         weights, x = weights_and_text(check, batch, seq_len, d_model)
         check.agrees(attended(weights, n_heads, x), f"{name}({d_model}, {n_heads})(x {tuple(x.shape)})", ATTENDED)
     weights, x = weights_and_text(check, 2, 9, 16)
-    check.agrees(
-        attended(weights, 2, x, before=[(x[:, :3], {})]),
-        f"{name}(16, 2) on a text of 3 tokens, then on one of 9",
-        ATTENDED,
-        LENGTHS_ONE_BY_ONE,
-    )
+    for first, then in ((9, 4), (3, 9)):
+        check.agrees(
+            attended(weights, 2, x[:, :then], before=[(x[:, :first], {})]),
+            f"{name}(16, 2) on a text of {first} tokens, then on one of {then}",
+            ATTENDED,
+            LENGTHS_ONE_BY_ONE,
+        )
     weights, x = weights_and_text(check, 1, 600, 2)
     check.agrees(means(weights, x), f"{name}(2, 1)(x (1, 600, 2), q_proj 0)", ATTENDED, LONG_TEXT.format(600))
 
@@ -691,14 +697,15 @@ def rotate_half(check: Check) -> None:
 @exercise(WEEK, "rotary_tables", returns=("cos", "sin"))
 def rotary_tables(check: Check) -> None:
     # The snippet's float32 tables are right already, so half precision is golden and the rest counts only with it.
-    # cos and sin are at most 1: student and reference each round by up to 2^-9, together 4e-3, and float32 angles add
-    # 4e-4. Angles in bfloat16 are off by more than 1.
+    # cos and sin are at most 1: student and reference each round by up to 2^-9 (bfloat16) or 2^-12 (float16), together
+    # 4e-3 or 5e-4, and float32 angles add 4e-4. Half-precision angles are off by more than 1.
     # Catches frequencies, positions or angles rounded before the cosine, tables swapped or too wide, a wrong dtype.
-    with check.criterion("far positions in bfloat16", 0.5, golden=True):
-        far, call = far_positions(check, 20), "rotary_tables(positions up to 8191, 16"
-        check.agrees(calling(far, 16), f"{call})", FAR)
-        rounded = Tolerance(rtol=0, atol=6e-3, exact_dtype=True)
-        check.agrees(calling(far, 16, dtype=torch.bfloat16), f"{call}, torch.bfloat16)", rounded, TABLES)
+    with check.criterion("far positions in bfloat16 and float16", 0.5, golden=True):
+        for dtype, atol, head_dim in ((torch.bfloat16, 6e-3, 16), (torch.float16, 2e-3, 64)):
+            far, call = far_positions(check, 20), f"rotary_tables(positions up to 8191, {head_dim}"
+            check.agrees(calling(far, head_dim), f"{call})", FAR)
+            rounded = Tolerance(rtol=0, atol=atol, exact_dtype=True)
+            check.agrees(calling(far, head_dim, dtype=dtype), f"{call}, {dtype})", rounded, TABLES)
     # Catches a hard-coded base of 10,000, integer positions only, tables handed out twice.
     with check.criterion(
         "the rest of the contract still holds: any positions, base and dtype, new tables on each call", 0.25
@@ -720,7 +727,7 @@ def rotary_tables(check: Check) -> None:
         check.agrees(
             calling(odd, 16, dtype=torch.bfloat16),
             f"rotary_tables(float32 positions {words}, 16, torch.bfloat16)",
-            rounded,
+            Tolerance(rtol=0, atol=6e-3, exact_dtype=True),
             TABLES,
         )
 
@@ -869,5 +876,5 @@ def look_back_head(check: Check) -> None:
             required(5, head_dim, 64)
     # Catches a strength tuned for 64 keys.
     with check.criterion("other lengths of the text", 0.5, golden=True):
-        for back, head_dim, n_keys in ((3, 16, 4), (5, 8, 1000)):
+        for back, head_dim, n_keys in ((3, 16, 4), (5, 8, 1000), (500, 64, 1000)):
             required(back, head_dim, n_keys)

@@ -127,7 +127,7 @@ def alibi_slopes(check: Check) -> None:
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES)
     # Catches one formula for all counts, sorted slopes, the wrong slopes of the larger set, the larger set cut off.
     with check.criterion("other numbers of heads", 1.25, golden=True):
-        for n_heads in (12, 15):  # 15 is nearer to the larger power of two than to the smaller one
+        for n_heads in (12, 3, 15):  # 15 is nearer to the larger power of two than to the smaller one
             check.agrees(calling(n_heads), f"alibi_slopes({n_heads})", SLOPES, OTHER_COUNTS)
         check.agrees(calling(128), "alibi_slopes(128)", SLOPES, MANY_HEADS)
     # Catches a float64 result, and a cached tensor that the caller can overwrite.

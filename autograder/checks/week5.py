@@ -205,6 +205,7 @@ def ntk_base(check: Check) -> None:
             at(10000.0, scale, head_dim)
     # Catches a hard-coded base of 10,000, scales below 1 raised to 1, a rounded result.
     with check.criterion("other bases, and scales that are not above 1", 0.75, golden=True):
+        at(500.0, 4.0, 6)
         at(10000.0, 64.0, 4)
         at(10000.0, 0.5, 8)
         at(7.5, 0.5, 8, ROUNDED)  # gives 2.976

@@ -145,7 +145,7 @@ def grouped_query_attention(check: Check) -> None:
     # Catches a mask after the softmax, inverted or of one shape only, a low number for -inf, NaN in rows without a key.
     with check.criterion("masks, also one for every head; rows without a key", 0.75, golden=True):
         q, k, v, call = grouped(check, 4, 8, 2, 4, 4, 6, 5)
-        for mask_shape in ((4, 4), (4,), (4, 1, 1, 4), (1, 8, 1, 4)):
+        for mask_shape in ((4, 4), (4,), (4, 1, 1, 4), (1, 8, 1, 4), (8, 4, 4)):
             mask = mixed_mask(check, *mask_shape)
             check.agrees(calling(q, k, v, mask), f"{call}, mask {mask_shape})", CLOSE, BROADCAST)
         mask = mixed_mask(check, 4, 8, 4, 4)
