@@ -422,11 +422,12 @@ def ALiBiMultiHeadAttention(check: Check) -> None:
 
 
 def causal_attention(check: Check, name: str) -> None:
-    for evaluating, sizes, mode, hint in ((False, (4, 4, 16, 4), "", ""), (True, (2, 7, 12, 2), ".eval()", EVALUATING)):
-        batch, seq_len, d_model, n_heads = sizes
+    for batch, seq_len, d_model, n_heads in ((4, 4, 16, 4), (2, 7, 12, 2)):
         weights, x = weights_and_text(check, batch, seq_len, d_model)
-        call = f"{name}({d_model}, {n_heads}){mode}(x {tuple(x.shape)}, is_causal=True)"
-        check.agrees(attended(weights, n_heads, x, evaluating=evaluating, is_causal=True), call, ATTENDED, hint)
+        call = f"(x {tuple(x.shape)}, is_causal=True)"
+        check.agrees(attended(weights, n_heads, x, is_causal=True), f"{name}({d_model}, {n_heads}){call}", ATTENDED)
+    evaluated = attended(weights, 2, x, is_causal=True, evaluating=True)
+    check.agrees(evaluated, f"{name}(12, 2).eval(){call}", ATTENDED, EVALUATING)
     weights, x = weights_and_text(check, 2, 1, 16)
     one_token = attended(weights, 4, x, is_causal=True)
     check.agrees(one_token, f"{name}(16, 4)(x {tuple(x.shape)}, is_causal=True)", ATTENDED, ONE_TOKEN)
