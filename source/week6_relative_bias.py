@@ -356,7 +356,7 @@ week6.shaw_attention(shaw_attention, relative_positions)
 #
 # $$s_{ij}=\frac{(q_i+u)\cdot k_j+(q_i+v)\cdot r_{i-j}}{\sqrt d},\qquad r_t=R_tW_{kR} . \tag{3}$$
 #
-# $R_t$ is week 2's sinusoid of the distance $t$. (3) clips nothing: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is not a value; your function calls the two `content_bias` and `position_bias`.)
+# $R_t$ is week 2's sinusoid of the distance $t$. Equation (3) clips nothing: any distance has an encoding. Each head has its own $u$, $v$ and $r$. (These are the paper's letters. This $v$ is not a value; your function calls the two `content_bias` and `position_bias`.)
 #
 # **The shift trick.** Compute $(q_i+v)\cdot r_t$ for all distances at once: this is one matrix product, with columns by *distance*. But the scores need columns by *key*. Since the distance is $i-j$, row $i$ must move by an amount that depends on $i$. The authors' code does it by padding and reshaping (appendix B).
 
