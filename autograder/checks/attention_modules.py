@@ -29,6 +29,11 @@ def weights_and_text(
     return module_weights(check, d_model), check.randn(batch, seq_len, d_model)
 
 
+def like_tokens(check: Check, batch: int, seq_len: int, d_model: int) -> torch.Tensor:
+    """Texts whose tokens hardly differ. Hidden keys score like the others, so no hand-written softmax underflows."""
+    return check.randn(batch, 1, d_model) + 0.03 * check.randn(batch, seq_len, d_model)
+
+
 def rising_scores(
     check: Check, batch: int, seq_len: int, d_model: int, n_heads: int
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
@@ -46,6 +51,22 @@ def rising_scores(
     query *= torch.sqrt(2e5 * math.sqrt(d_model // n_heads) / norms.min())
     weights[PROJECTIONS[1]] = -query.roll(part, dims=1)
     return weights, x
+
+
+def far_below(
+    weights: dict[str, torch.Tensor], x: torch.Tensor, n_heads: int, n_kv_heads: int | None = None
+) -> dict[str, torch.Tensor]:
+    """The same weights, but with keys opposite to the queries of each group's first head: a token's score with itself
+    is -200 or less, even if both are rotated."""
+    rows, width = weights["q_proj.weight"].shape
+    first = weights["q_proj.weight"].view(n_kv_heads or n_heads, -1, width)[:, : rows // n_heads]
+    scores = (x @ first.mT.unsqueeze(1)).square().sum(-1) / math.sqrt(rows // n_heads)
+    factor = torch.sqrt(200 / scores.min())
+    return {
+        **weights,
+        "q_proj.weight": factor * weights["q_proj.weight"],
+        "k_proj.weight": -factor * first.reshape(-1, width),
+    }
 
 
 def loaded(cls: Any, arguments: tuple[Any, ...], weights: dict[str, torch.Tensor], **options: Any) -> Any:

@@ -19,7 +19,7 @@ from autograder.checks.attention_functions import (
     like_queries,
     mixed_mask,
 )
-from autograder.checks.attention_modules import FOUR_WEIGHTS, loaded
+from autograder.checks.attention_modules import FOUR_WEIGHTS, far_below, like_tokens, loaded
 from autograder.checks.framework import Check, Hint, Probe, calling, differentiating, exercise, gradient
 from autograder.checks.probes import copies, less, made_there
 from autograder.checks.rotations import FRACTION, ROWS
@@ -418,7 +418,7 @@ def _cached(check: Check, batch: int, n: int, *arguments: int) -> Module:
 @exercise(WEEK, "CachedAttention")
 def CachedAttention(check: Check) -> None:
     # A check that combines several things runs only where each of them is right.
-    # Catches rotated values, rotation along the wrong axis or before the head split.
+    # Catches rotated values, rotation along the wrong axis or before the head split, a low number instead of -inf.
     with check.criterion("a whole text at once", 1.5, golden=True):
         _cached_whole(check)
         whole = check.reached()
@@ -484,6 +484,12 @@ def _cached_whole(check: Check) -> None:
     for sizes in ((4, 4, 16, 4, 4), (2, 9, 32, 4, 2)):
         arguments, weights, x, call = _cached(check, *sizes)
         check.agrees(in_pieces(arguments, weights, x, [x.shape[1]]), call, MODULE)
+    arguments, weights, _, call = _cached(check, 2, 2, 32, 2, 1)
+    x = like_tokens(check, 2, 2, 32)
+    low = in_pieces(arguments, far_below(weights, x, 2, 1), x, [2])
+    check.agrees(
+        lambda cls: low(cls)["tokens 0 to 1"][:, 0], f"{call}, scores far below 0, the first row", MODULE, FAR_BELOW
+    )
 
 
 def _cached_content(check: Check, cached: Gate) -> None:
@@ -859,7 +865,7 @@ def CrossAttention(check: Check) -> None:
         arguments, weights, x, memory, call = _crossing(check, name, 2, 3, 5, 16, 2)
         anew = crossing_again(arguments, weights, x, memory)
         check.agrees(anew, f"{call}) after another memory", MODULE, ANOTHER_MEMORY)
-    # Catches a mask of the wrong axis, or inverted; NaN or a mean for a memory without a real token.
+    # Catches a mask of the wrong axis, inverted or with a low number; NaN or a mean for a memory without a real token.
     with check.criterion("the memory's padding; a memory without a real token", 1, golden=True):
         _crossing_padding(check)
         padded = check.reached()
@@ -903,6 +909,12 @@ def _crossing_padding(check: Check) -> None:
     drawn, mask = _crossing(check, "CrossAttention", 3, 5, 7, 12, 2), mixed_mask(check, 3, 7)
     mask[1] = False
     agrees(drawn, mask, "memory_mask (3, 7), row 1 all False", NO_KEY)
+    arguments, weights, _, _, call = _crossing(check, "CrossAttention", 2, 1, 2, 32, 2)
+    memory = like_tokens(check, 2, 2, 32)
+    mask = torch.tensor([True, False], device=check.device).expand(2, 2)
+    low = arguments, far_below(weights, memory, 2), memory[:, :1], memory, call
+    words = "x = memory[:, :1], scores far below 0, memory_mask hides the second token"
+    agrees(low, mask, words, FAR_BELOW)
 
 
 def _crossing_positions(check: Check, padded: Gate) -> None:
@@ -1001,6 +1013,7 @@ def HybridDecoderBlock(check: Check) -> None:
     with check.criterion("the output of all tokens: causal", 1, golden=True):
         arguments, weights, x, memory, call = _crossing(check, name, 2, 7, 5, 32, 4)
         check.agrees(crossing(arguments, weights, x, memory), f"{call})", BLOCK, NOT_CAUSAL)
+        _first_token_far_below(check)
         causal = check.reached()
     # Catches a memory_mask that is not passed on, or passed to the self-attention.
     with check.criterion("the memory's padding", 0.75, golden=True):
@@ -1042,3 +1055,15 @@ def HybridDecoderBlock(check: Check) -> None:
         keep = torch.ones(2, 4, dtype=torch.bool, device=check.device).triu(-2)
         call = "HybridDecoderBlock(16, 2)(x (2, 4, 16), memory (2, 4, 16)"
         check.follows(made_there((16, 2), x, memory, keep), f"{call}, keep (2, 4))")
+
+
+def _first_token_far_below(check: Check) -> None:
+    """Compare the first token where all scores of the self-attention, also of hidden tokens, are far below 0."""
+    arguments, weights, _, memory, call = _crossing(check, "HybridDecoderBlock", 2, 4, 3, 32, 2)
+    x = like_tokens(check, 2, 4, 32)
+    normed = torch.nn.functional.layer_norm(x, (32,), weights["norm1.weight"], weights["norm1.bias"])
+    own = {name.removeprefix("self_attn."): weights[name] for name in weights if name.startswith("self_attn.")}
+    weights |= {f"self_attn.{name}": value for name, value in far_below(own, normed, 2).items()}
+    low = crossing(arguments, weights, x, memory)
+    words = f"{call}), scores of self_attn far below 0, the first token"
+    check.agrees(lambda cls: low(cls)[:, 0], words, BLOCK, FAR_BELOW)
