@@ -247,8 +247,8 @@ def section():
             bring the loss down to {in_pairs["0 to 2"]}, pair 3 to {in_pairs["3"]}, pairs 4 to 7 to nothing better
             ({in_pairs["4 to 7"]}). Pairs act together: at 127 pair 3 is at a new angle while pair 2 is where it is at
             0, and either one counted as 31 mends most of it; at 251 pair 2 is there again, pair 3 at an angle it
-            knows; at 200 pair 3 is at an angle it knows, too, and pair 1, 2 or 3 counted as 31 mends most of it. A window breaks
-            between 96 and 128 keys.""",
+            knows; at 200 pair 3 is at an angle it knows, too, and pair 1, 2 or 3 counted as 31 mends most of it. A
+            window breaks between 96 and 128 keys.""",
             """What the loss cannot show: a window of 8 costs hardly more than one of 32, so this model makes next to
             no use of far characters, and its loss does not say what a cut loses. The needle does. **Clipping loses
             nothing there**: all keys stay, content finds the needle, and the clipped model finds more needles than the

@@ -400,9 +400,8 @@ def transformer_xl_scores(check: Check) -> None:
         for at, letter in ((0, "q"), (2, "r")):
             slope = differentiating(*tensors, at=at, keep=seen_part)
             check.agrees(slope, f"the gradient for {letter} of {words}", SLOPE, CUT)
-        given, words = drawn(
-            2, 2, 5, 5, 4
-        )  # biases that are not zero: adding them in place is the change that comes to mind
+        # With biases that are not zero: adding them in place is the change that comes to mind.
+        given, words = drawn(2, 2, 5, 5, 4)
         check.keeps(lambda f, *given: f(*given), words, *given)
 
     # Catches distances created on the CPU.
