@@ -124,12 +124,11 @@ def sinusoidal_positional_encoding(check: Check) -> None:
         near(7, 6)
         for seq_len in (int(check.randint(17, 60)), 1):
             near(seq_len, 6, LENGTH)
-        for seq_len, d_model in ((33, 64), (9, 2), (2, 98)):  # 1/98 is rounded so that arange(0, 1, 2/98) is too long
+        for seq_len, d_model in ((33, 64), (2, 98)):  # 1/98 is rounded so that arange(0, 1, 2/98) is too long
             near(seq_len, d_model, WIDTH)
     # Catches a hard-coded base of 10,000, and a base remembered from an earlier call.
     with check.criterion("another base", 0.5, golden=True):
         near(10, 16)
-        check.agrees(calling(9, 8, 500), f"{name}(9, 8, 500)", NEAR, BASE)
         check.agrees(calling(9, 8, base=7.5), f"{name}(9, 8, base=7.5)", NEAR, BASE)
         near(9, 8, REMEMBERED_BASE)  # first asked with another base: exposes a remembered base
     # Catches positions, frequencies or angles in float32, and a table of a fixed maximum length.
@@ -160,12 +159,12 @@ def shift_matrix(check: Check) -> None:
     # Catches the transpose, the layout [sin | cos], mirrored or diagonal blocks, a matrix right only at position 0.
     with check.criterion("offsets to the right", 1.5, golden=True):
         check.satisfies(calling(1, 6), f"{name}(1, 6)", _not_diagonal)
-        for offset, d_model in ((1, 6), (5, 16), (drawn, 8)):
+        for offset, d_model in ((1, 6), (drawn, 8)):
             near(offset, d_model)
     # Catches a dropped sign of the offset, and code that steps only to the right.
     with check.criterion("offset 0 and offsets to the left", 0.75, golden=True):
         near(3, 6)  # 0 comes last: it is the identity for nearly every mistake
-        for offset, d_model in ((-drawn, 16), (-1, 6), (0, 10)):
+        for offset, d_model in ((-1, 6), (0, 10)):
             near(offset, d_model, NEGATIVE)
     # Catches a hard-coded base of 10,000, even if only for one sign of the offset, and a remembered base.
     with check.criterion("another base", 0.5, golden=True):
@@ -199,7 +198,6 @@ OTHER_LENGTHS = Hint(
 )
 AFTER_LOW = "By itself a text in float32 is right, after one in bfloat16 it is not. (Convert the rows for the sum, and not the module.)"
 IN_FLOAT64 = "In float32 the sum is right, in float64 it is not. (x is not rounded: the rows take its dtype.)"
-LOW_SUM = Tolerance(rtol=0, atol=0.06)  # bfloat16 sums below 6, rounded once or twice: relative 2^-8
 
 
 def holding(cls: Any, rows: torch.Tensor) -> Any:
@@ -302,7 +300,7 @@ def LearnedPositionalEmbedding(check: Check) -> None:
     name = "LearnedPositionalEmbedding"
     # Catches rows added along the batch axis, wrong rows, one row for all; x or rows scaled, multiplied or left out.
     with check.criterion("adds row p to position p", 0.75, golden=True):
-        for sizes in ((6, 5, 5, 3), (7, 2, 4, 6), (5, 3, 1, 4)):
+        for sizes in ((6, 5, 5, 3), (7, 2, 4, 6)):
             rows, x, call = rows_and_text(check, *sizes)
             check.agrees(added(rows, x), call, SUM)
     # Catches a buffer, a frozen or detached table, a second parameter, x changed in place, rows cached from another text.
@@ -357,9 +355,8 @@ def dtypes_of_x(check: Check) -> None:
     check.agrees(added(rows, x), call, SUM)
     check.agrees(added_as_it_lies(rows, turned), f"{call}, x not contiguous", SUM, STRIDES)
     low, wide = x.to(torch.bfloat16), x.double()
-    for given, words, tolerance, hint in ((low, "bfloat16", LOW_SUM, ""), (wide, "float64", EXACT_SUM, IN_FLOAT64)):
-        check.has_dtype(added(rows, given), given.dtype, f"{call} in {words}")
-        check.agrees(added(rows, given), f"{call} in {words}", tolerance, hint)
+    check.has_dtype(added(rows, low), torch.bfloat16, f"{call} in bfloat16")
+    check.agrees(added(rows, wide), f"{call} in float64", EXACT_SUM, IN_FLOAT64)
     check.agrees(added_after(rows, low, x), f"{call} after the same in bfloat16", SUM, AFTER_LOW)
 
 
@@ -435,8 +432,7 @@ def similarity_counterexample(check: Check) -> None:
             require_counterexample(check, d_model)
     # Catches a search that ends before the first rise of a wide encoding, or mistakes rounding for a rise.
     with check.criterion("any even width up to 1024", 1, golden=True):
-        drawn = 2 * int(check.randint(5, 512))
-        # 90 and 400 expose bases of 20,000 and 5,000. If a search of round length ends at its least product, the next one
-        # may be lower: 58, 138, 300, 348, 420 and 580 expose such searches.
-        for d_model in (6, 32, 58, 90, 138, 300, 348, 400, 420, 580, 800, 1024, drawn):
+        # 400 exposes a base of 5,000. If a search of round length ends at its least product, the next one may be lower: 58,
+        # 138, 300, 348, 420 and 580 expose such searches.
+        for d_model in (58, 138, 300, 348, 400, 420, 580, 800, 1024):
             require_counterexample(check, d_model)

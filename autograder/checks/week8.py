@@ -28,7 +28,6 @@ from autograder.checks.rotations import (
     FAR,
     FRACTION,
     GIVEN,
-    HALF_POSITIONS,
     HALF_PRECISION,
     NEAR,
     NEGATIVE,
@@ -45,7 +44,7 @@ Drawn = tuple[list[Tensor], str]  # inputs, and their description
 EXACT = Tolerance(rtol=0, atol=0)  # integers, masks, and values that are only moved
 WHOLE = Tolerance(rtol=0, atol=0, exact_dtype=True)
 BASE = Hint(
-    "The default base is right, another one is not. (The frequencies follow the argument `base`, which may be an int.)",
+    "The default base is right, another one is not. (The frequencies follow the argument `base`.)",
     form=True,
 )
 
@@ -136,27 +135,21 @@ def _partial_positions(check: Check) -> None:
     _partial(check, check.randn(4, 4, 4, 8), 4, 4)
     for shape, places, words, hint in (
         ((2, 3, 6, 8), [5, 0, 3, 11, 1, 5], "shuffled, one of them twice", GIVEN),
-        ((2, 1, 1, 8), [29], "[29]", GIVEN),
         ((2, 3, 5, 8), [-3, -40, 2, -1, 7], "some negative", NEGATIVE),
         ((2, 3, 5, 8), [0.0, 0.25, 1.5, 10.75, 2.5], "some fractional", FRACTION),
     ):
         _partial(check, check.randn(*shape), places, 4, words, hint=hint)
-    for batch, heads, seq_len, head_dim in ((4, 4, 4, 8), (2, 3, 5, 10)):
-        x = check.randn(batch, heads, seq_len, head_dim)
-        rows = 7 * torch.arange(1, batch + 1)[:, None] + torch.tensor([3, 0, 8, 1, 5])[:seq_len]
-        _partial(check, x, rows.to(check.device), 6, f"of shape ({batch}, {seq_len})", hint=ROWS)
+    rows = 7 * torch.arange(1, 5)[:, None] + torch.tensor([3, 0, 8, 1])
+    _partial(check, check.randn(4, 4, 4, 8), rows.to(check.device), 6, "of shape (4, 4)", hint=ROWS)
 
 
 def _partial_far(check: Check) -> None:
     x = check.randn(2, 3, 6, 12)
     _partial(check, x, 6, 8)
-    for base in (500, 7.5):
-        _partial(check, x, 6, 8, hint=BASE, base=base)
+    _partial(check, x, 6, 8, hint=BASE, base=7.5)
     x, positions = check.randn(2, 3, 40, 20), far_positions(check, 40)
     _partial(check, x, positions, 16, "up to 8191", FAR)
     _partial(check, x.bfloat16(), positions, 16, "up to 8191", ROUNDED[torch.bfloat16], HALF_PRECISION)
-    whole = torch.tensor([0, 257, 1001, 2047], device=check.device)  # float16 holds these
-    _partial(check, check.randn(1, 1, 4, 20), whole.half(), 16, "up to 2047 in float16", FAR, HALF_POSITIONS)
 
 
 def _partial_form(check: Check) -> None:
@@ -170,11 +163,9 @@ def _partial_form(check: Check) -> None:
     check.keeps(lambda f, *given: f(*given, 4), call(x), x, steps)  # first: a write spoils the gradient
     check.agrees(differentiating(x, steps, 4), f"the gradient of {call(x)}", SLOPE, CUT)
     _partial(check, check.randn(2, 4, 3, 10).transpose(1, 2), 4, 4, ", x not contiguous", hint=STRIDES)
-    for dtype in (torch.float64, torch.bfloat16):
-        other = check.randn(2, 3, 4, 10, dtype=torch.float64).to(dtype)
-        probe = calling(other, steps, 4)
-        check.has_dtype(probe, dtype, call(other))
-        check.agrees(passed(4, probe), f"channels 4 to 9 of {call(other)}", EXACT, PASSED)
+    low = x.bfloat16()
+    check.has_dtype(calling(low, steps, 4), torch.bfloat16, call(low))
+    check.agrees(passed(4, calling(low, steps, 4)), f"channels 4 to 9 of {call(low)}", EXACT, PASSED)
 
 
 # ---- 8.2 mrope_positions --------------------------------------------------------------------------------------------
@@ -193,9 +184,7 @@ NO_SEGMENTS = Hint(
 Text = tuple[int | tuple[int, int, int], ...]  # a list of segments
 
 WITH_PICTURES: tuple[Text, ...] = (
-    (5, 2),
     (2, (1, 3, 3)),
-    ((1, 2, 4), 3),
     (1, (1, 5, 2), (1, 2, 2), 3),
 )
 WITH_VIDEOS: tuple[Text, ...] = ((2, (5, 2, 2), 3), ((4, 2, 3), 2, (2, 3, 2), 1))
@@ -212,8 +201,7 @@ def mrope_positions(check: Check) -> None:
     # Catches axes in another order, or starting at 1.
     with check.criterion("a text; a single grid", 1, golden=True):
         agrees((3,))
-        for grid in ((2, 3, 4), (3, 4, 2)):
-            agrees((grid,))
+        agrees(((3, 4, 2),))
     # Catches a segment that starts at the number of tokens so far, or at the last number instead of the largest.
     with check.criterion("text and pictures by turns", 1, golden=True):
         agrees(((1, 3, 3),))
@@ -276,17 +264,14 @@ def apply_mrope(check: Check) -> None:
     with check.criterion("each pair turns by the axis of its section", 1.5, golden=True):
         same = torch.arange(3, device=check.device).expand(3, 3).contiguous()
         _mrope(check, check.randn(3, 3, 3, 12), same, (2, 2, 2), ", the same on all axes")
-        for shape in ((3, 3, 3, 12), (2, 3, 7, 12)):
-            _mrope(check, check.randn(*shape), _places(check, 3, shape[2]), (2, 2, 2), hint=AXES)
+        _mrope(check, check.randn(3, 3, 3, 12), _places(check, 3, 3), (2, 2, 2), hint=AXES)
     # Catches sections read as channels or replaced by thirds, and a base that is hard-coded or remembered.
     with check.criterion("sections of different sizes, another base", 1, golden=True):
         _mrope_sections(check)
     # Catches rows that broadcast along the heads.
     with check.criterion("one row of positions per sequence", 0.5, golden=True):
         _mrope(check, check.randn(3, 3, 3, 12), _places(check, 3, 3), (2, 3, 1))
-        for batch, seq_len in ((3, 3), (2, 5)):
-            x = check.randn(batch, 3, seq_len, 12)
-            _mrope(check, x, _places(check, 3, batch, seq_len), (2, 3, 1), hint=MROPE_ROWS)
+        _mrope(check, check.randn(3, 3, 3, 12), _places(check, 3, 3, 3), (2, 3, 1), hint=MROPE_ROWS)
     # Catches rounded positions, and angles in half precision.
     with check.criterion("real positions; far ones, also in half precision", 0.5, golden=True):
         _mrope_far(check)
@@ -310,13 +295,10 @@ def apply_mrope(check: Check) -> None:
 def _mrope_sections(check: Check) -> None:
     _mrope(check, check.randn(2, 3, 5, 12), _places(check, 3, 5), (2, 2, 2))
     _mrope(check, check.randn(2, 2, 5, 12), _places(check, 3, 5), (3, 1, 2), hint=UNEVEN)
-    x, positions = check.randn(2, 2, 5, 16), _places(check, 3, 5)
-    _mrope(check, x, positions, (4, 2, 2))
-    wide = check.randn(2, 2, 5, 20)  # first asked with another base
-    _mrope(check, wide, positions, (5, 3, 2), hint=BASE, base=500)
-    _mrope(check, wide, positions, (5, 3, 2), hint=REMEMBERED_BASE)
-    _mrope(check, x, positions, (4, 2, 2), hint=BASE, base=7.5)
-    _mrope(check, x, positions, (5, 3, 0), hint=NO_PAIR)  # here a slice [-0:] is all of it
+    x, positions = check.randn(2, 2, 5, 20), _places(check, 3, 5)  # first asked with another base
+    _mrope(check, x, positions, (5, 3, 2), hint=BASE, base=7.5)
+    _mrope(check, x, positions, (5, 3, 2), hint=REMEMBERED_BASE)
+    _mrope(check, x, positions, (6, 4, 0), hint=NO_PAIR)  # here a slice [-0:] is all of it
 
 
 def _mrope_far(check: Check) -> None:
@@ -327,8 +309,6 @@ def _mrope_far(check: Check) -> None:
     x, positions = check.randn(2, 3, 40, 16), far_positions(check, 3, 40)
     _mrope(check, x, positions, (2, 3, 3), " up to 8191", FAR)
     _mrope(check, x.bfloat16(), positions, (2, 3, 3), " up to 8191", ROUNDED[torch.bfloat16], HALF_PRECISION)
-    whole = torch.tensor([[0, 257, 1001, 2047], [3, 1023, 0, 511], [2045, 5, 77, 0]], device=check.device)
-    _mrope(check, check.randn(1, 1, 4, 16), whole.half(), (2, 3, 3), " up to 2047 in float16", FAR, HALF_POSITIONS)
 
 
 def _mrope_form(check: Check) -> None:
@@ -344,10 +324,9 @@ def _mrope_form(check: Check) -> None:
     check.agrees(differentiating(x, positions, sections), f"the gradient of {call}", SLOPE, CUT)
     turned = check.randn(2, 4, 3, 12).transpose(1, 2)
     _mrope(check, turned, positions, sections, ", x not contiguous", hint=STRIDES)
-    for dtype in (torch.float64, torch.bfloat16):
-        other = x.to(dtype)
-        words = f"apply_mrope({named(other)}, sections {sections})"
-        check.has_dtype(calling(other, positions, sections), dtype, words)
+    low = x.bfloat16()
+    words = f"apply_mrope({named(low)}, sections {sections})"
+    check.has_dtype(calling(low, positions, sections), torch.bfloat16, words)
     check.has_dtype(plain, torch.float32, call)
 
 
@@ -361,7 +340,6 @@ WITH_A_CACHE = Hint(
 SMALLEST = Hint(
     "With larger windows the masks are right, with window 1 they are not. (There a query sees itself alone.)", form=True
 )
-LONG_MASK = Hint("Right with few keys, wrong with 600. (There may be any number of keys.)", form=True)
 WIDE = Hint(
     "Right while the window is shorter than the text, wrong where it is not. (Then the window hides nothing, and the mask "
     "is the causal one.)",
@@ -383,12 +361,11 @@ def sliding_window_mask(check: Check) -> None:
     with check.criterion("fewer queries than keys: the last positions", 0.75, golden=True):
         masks((10, 10, 4))
         masks((2, 7, 3), (1, 8, 5), hint=WITH_A_CACHE)
-    # Catches an index past the edge, torch.eye for window 1, a mask from a fixed table, a cached mask returned again.
-    with check.criterion("window 1, windows as long as the text or longer, long texts; a new mask on each call", 0.25):
-        masks((10, 10, 4), (2, 7, 3))
+    # Catches an index past the edge, torch.eye for window 1, a cached mask returned again.
+    with check.criterion("window 1, windows longer than the text; a new mask on each call", 0.25):
+        masks((10, 10, 4))
         masks((3, 5, 1), hint=SMALLEST)
-        masks((3, 5, 5), (2, 6, 100), hint=WIDE)
-        masks((1, 600, 3), hint=LONG_MASK)
+        masks((2, 6, 100), hint=WIDE)
         check.returns_new("sliding_window_mask(2, 7, 3)", 2, 7, 3)
 
 
@@ -434,8 +411,7 @@ def softmax_with_sink(check: Check) -> None:
     with check.criterion("large scores, large sinks", 0.25, golden=True):
         (scores, sinks), words = drawn(2, 3, 4, 5)
         agrees([scores, sinks], words)
-        for shift in (300, -300):
-            agrees([scores + shift, sinks + shift], f"{words} plus {shift}, sinks too", LARGE)
+        agrees([scores + 300, sinks + 300], f"{words} plus 300, sinks too", LARGE)
         agrees([scores, sinks + 500], f"{words}, sinks near 500", LARGE)
         apart = scores.clone()
         apart[:, :, 1] += 500
@@ -549,16 +525,15 @@ def streaming_cache(check: Check) -> None:
             part(place, 20, 4, 6)
         for place in (0, 1):
             part(place, 9, 0, 4, hint=NO_SINKS)
-        for sizes in ((8, 4, 6), (3, 4, 6), (3, 0, 8)):
+        for sizes in ((8, 4, 6), (3, 4, 6)):
             part(0, *sizes, hint=SHORT)
             part(1, *sizes, hint=SHORT_COUNTED)
         part(0, 11, 4, 6, hint=ONE_TOO_LONG)
     # Catches floats where a range is empty, numbers cut from a table, cached tensors that the caller can overwrite.
     with check.criterion("int64, new tensors on each call, any length", 0.25):
         for place in (0, 1):
-            for sizes in ((20, 4, 6), (3, 4, 6)):  # the type alone: values are compared above
-                call = f"{('kept', 'positions')[place]} of {name}({', '.join(map(str, sizes))})"
-                check.has_dtype(result(calling(*sizes), place), torch.int64, call)
+            call = f"{('kept', 'positions')[place]} of {name}(3, 4, 6)"  # the type alone: values are compared above
+            check.has_dtype(result(calling(3, 4, 6), place), torch.int64, call)
         check.returns_new(f"{name}(20, 4, 6)", 20, 4, 6, tolerance=EXACT)
         with check.holds(calling(20, 4, 6), f"{name}(20, 4, 6)", EXACT):  # otherwise paid for above
             part(0, 5000, 4, 6, hint=ANY_LENGTH)
@@ -679,7 +654,7 @@ def _mla_part(check: Check, zero: int, words: str, hint: str) -> None:
 
 
 def _mla_sizes(check: Check) -> None:
-    for sizes, hint in ((SOME, TOGETHER), ((2, 3, 2, 7, 8, 2, 5, 6), SIZES), ((3, 1, 6, 4, 5, 2, 8, 3), SIZES)):
+    for sizes, hint in ((SOME, TOGETHER), ((3, 1, 6, 4, 5, 2, 8, 3), SIZES)):
         tensors, words = _latent(check, *sizes)
         _mla(check, tensors, words, hint)
     _mla(check, *_latent(check, 1, 2, 3, 300, 4, 2, 3, 5), MANY_KEYS)
@@ -729,8 +704,7 @@ def _mla_form(check: Check, masks_are_right: Gate) -> None:
     with masks_are_right:
         call = f"the gradient for q_nope of {words}, mask (2, 1, 1, 5))"
         check.agrees(differentiating(*tensors, padding, at=0), call, SLOPE, CUT)
-    bfloat = calling(*[tensor.bfloat16() for tensor in tensors])
-    for probe, dtype in ((wide, torch.float64), (plain, torch.float32), (bfloat, torch.bfloat16)):
+    for probe, dtype in ((wide, torch.float64), (plain, torch.float32)):
         check.has_dtype(probe, dtype, f"{words}, {str(dtype).removeprefix('torch.')})")
     with masks_are_right:
         half = calling(*[tensor.half() for tensor in tensors], padding)
@@ -741,8 +715,8 @@ def _mla_form(check: Check, masks_are_right: Gate) -> None:
 
 WINDOW, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 # Fields about positions in the config.json of released models. From EleutherAI/pythia a19eecb and Stability-AI/StableLM
-# 93eea08 (their yml files), Black et al. 2022 (arXiv:2204.06745), UsefulSensors/moonshine-tiny and fine-tuned copies of
-# Llama 4 Scout (config.json), transformers 4.56 (documentation of EXAONE 4), google-deepmind/gemma (Gemma3_1B) and
+# 93eea08 (their yml files), UsefulSensors/moonshine-tiny and fine-tuned copies of Llama 4 Scout (config.json),
+# transformers 4.56 (documentation of EXAONE 4), google-deepmind/gemma (Gemma3_1B) and
 # deepseek-ai/DeepSeek-V3.2-Exp 3b99a53. test_what_models_do_in_production builds the layers of transformers from them.
 PYTHIA = {
     "model_type": "gpt_neox",
@@ -751,7 +725,6 @@ PYTHIA = {
     "num_attention_heads": 12,
     "rotary_pct": 0.25,
 }
-NEOX_20B = PYTHIA | {"num_hidden_layers": 44, "hidden_size": 6144, "num_attention_heads": 64}
 STABLELM_12B = {"model_type": "stablelm", "num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 32,
                 "rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25}}  # fmt: skip
 MOONSHINE = {"model_type": "moonshine", "num_hidden_layers": 6, "hidden_size": 288, "num_attention_heads": 8,
@@ -813,7 +786,6 @@ def layers_that_turn(check: Check) -> None:
     # Catches a share of hidden_size, a share read under one of its names only, and a width that is not rounded down.
     with check.criterion("a share of each head: GPT-NeoX, StableLM, Moonshine", 0.75, golden=True):
         agrees("Pythia-160m", PYTHIA)
-        agrees("GPT-NeoX-20B", NEOX_20B)
         agrees("StableLM 2 12B", STABLELM_12B, SHARE)
         agrees("Moonshine tiny", MOONSHINE, SHARE)
         agrees("Moonshine tiny with rope_parameters", MOONSHINE | {"rope_parameters": {"rope_theta": 1e4}}, AT_THE_TOP)
