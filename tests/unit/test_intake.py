@@ -17,6 +17,8 @@ from autograder.grading.submission import intake
 from autograder.grading.submission.forward import Forward, brought_forward
 from autograder.manifest import MANIFEST
 
+WEEK1 = "week1_permutation_equivariance"
+
 
 def without_ids(assignment: str, new: bool) -> dict:
     notebook = json.loads((COURSE / "notebooks" / assignment / f"{assignment}.ipynb").read_text(encoding="utf-8"))
@@ -51,6 +53,19 @@ def test_an_assignment_may_have_a_capital_in_its_name(tmp_path: Path) -> None:
         shutil.copy(COURSE / "solutions" / "week3_rope" / "week3_rope.ipynb", handed_in / name)
     notes = intake.rebuild(handed_in, tmp_path, "Homework1").notes
     assert notes == ["other files were submitted and not used: Homework1-Copy1.ipynb"]
+
+
+@pytest.mark.parametrize("others", [intake.MAX_OTHERS, intake.MAX_OTHERS + 1])
+def test_a_blank_notebook_before_many_others_is_no_silent_0(others: int, tmp_path: Path) -> None:
+    for name in (WEEK1, *(f"copy{number:02}" for number in range(1, others + 1))):
+        shutil.copy(COURSE / "notebooks" / WEEK1 / f"{WEEK1}.ipynb", tmp_path / f"{name}.ipynb")
+    last = tmp_path / f"copy{others:02}.ipynb"
+    shutil.copy(COURSE / "solutions" / WEEK1 / f"{WEEK1}.ipynb", last)
+    if others > intake.MAX_OTHERS:
+        with pytest.raises(UngradableError, match="none of the first 11 notebooks holds answers; keep the one"):
+            intake.rebuild(tmp_path, COURSE, WEEK1)
+    else:
+        assert f"{last.name} holds" in " ".join(intake.rebuild(tmp_path, COURSE, WEEK1).warnings)
 
 
 @pytest.mark.parametrize("new", [False, True])

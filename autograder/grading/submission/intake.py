@@ -27,7 +27,7 @@ from autograder.grading.submission.pieces import is_blank
 from autograder.manifest import MANIFEST, RELEASED_FILES
 
 MAX_FILES = 10_000
-MAX_OTHERS = 3  # other notebooks of a submission that are searched for answers
+MAX_OTHERS = 10  # other notebooks of a submission that are searched for answers
 JOINERS = "\u200c\u200d\u200e\u200f\u061c"  # joiners and direction marks, which Persian, Hindi, Hebrew and emoji need
 RUN_ABOVE = "the definition was run above it as well"
 TAKES_ANSWER = (Role.ANSWER, Role.PREDICTION, Role.EXPERIMENT, Role.OPEN)
@@ -188,6 +188,8 @@ def _with_answers(
     if chosen and not there and full:
         held = ", ".join(f"{shown(name)} ({count} answers)" for name, count in full.items())
         raise UngradableError(f"{chosen} holds no answers, but several other notebooks do: {held}; keep one of them")
+    if not there and not full and len(notebooks) > len(looked_at):
+        raise UngradableError(f"none of the first {len(looked_at)} notebooks holds answers; keep the one to be graded")
     more = [f"{shown(name)} ({count})" for name, count in full.items() if count > there]
     if chosen and more:
         warnings.append(f"{shown(chosen)} was graded and holds {there} answers; more are in {', '.join(more)}")
