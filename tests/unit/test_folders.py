@@ -87,9 +87,11 @@ def test_what_has_no_students_folder_around_it_is_named(tmp_path: Path) -> None:
     directory = course(tmp_path, "boole")
     (tmp_path / "submitted" / WEEK / "ada").mkdir(parents=True)
     (tmp_path / "submitted" / "cantor.ipynb").write_text("")
+    (tmp_path / "submitted" / "dirac.zip").write_text("")
     found = find_submissions(directory, WEEK).misnamed
     assert found == {
         f"{WEEK}/ada": f"move it to submitted/ada/{WEEK}",
         "cantor.ipynb": f"move it to submitted/STUDENT/{WEEK}/, if it is of this week",
+        "dirac.zip": f"unpack it into submitted/STUDENT/{WEEK}/, if it is of this week",
     }
     assert not find_submissions(directory, WEEK, "boole").misnamed

@@ -53,9 +53,10 @@ def _misplaced(course: CourseDirectory, assignment: str) -> dict[str, str]:
     for student in _entries(top / assignment):  # as after unpacking what some systems hand out
         if student != assignment and (top / assignment / student).is_dir():
             found[_shown(f"{assignment}/{student}")] = f"move it to submitted/{_shown(student)}/{assignment}"
-    for path in sorted(top.glob("*.ipynb")):
+    for path in sorted([*top.glob("*.ipynb"), *top.glob("*.zip")]):
         if path.is_file():
-            found[_shown(path.name)] = f"move it to submitted/STUDENT/{assignment}/, if it is of this week"
+            verb = "unpack it into" if path.suffix == ".zip" else "move it to"
+            found[_shown(path.name)] = f"{verb} submitted/STUDENT/{assignment}/, if it is of this week"
     return found
 
 
