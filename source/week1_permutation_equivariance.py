@@ -916,7 +916,7 @@ show_pair("The sentence, and shuffled: causal mask", causal_mask(7, 7))
 #
 # Sorted back, the second map is no longer a triangle: a word sees itself and those before it *in the shuffled sentence*. 32 of the 49 weights differ by more than 0.01, and 17 by more than 0.2. (Five other random heads and shuffles gave 14 to 37, and 6 to 19.)
 #
-# No weights can make the *map* come back. A visible key has a weight above zero and a hidden one has zero, so the hatched pattern would have to match, and the shuffle moves it. The *outputs* can come back: take $W_v=0$.
+# No weights bring the *map* back exactly. A visible key has a weight above zero, however small, and a hidden one has zero; so the hatched pattern would have to match, and the shuffle moves it. (A layer in which each word sees almost only itself comes close, and float32 may round the rest to zero.) The *outputs* can come back: take $W_v=0$.
 #
 # The mask is tied to positions, the words are not. So a causal layer knows something about the order, with no positional encoding at all.
 # </details>

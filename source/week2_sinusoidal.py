@@ -369,7 +369,7 @@ lab.table(["length of the text", "hands that complete a turn", "hands that never
 #
 # **One frequency per pair.** The exponent counts pairs. If it counts channels, the cosine gets a frequency of its own, and the property of 2.1 is gone.
 #
-# **Far positions.** A float32 number has 24 significant bits. It holds whole numbers up to 16 million exactly, so the first pair is safe. But it holds an angle such as $99{,}990\cdot0.75$ only to about 0.004 radians, and the sine cannot be more accurate than its angle. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
+# **Far positions.** A float32 number has 24 significant bits. It holds whole numbers up to 16 million exactly, so the first pair is safe. But it holds angles around 75,000 only to about 0.004 radians, and the sine cannot be more accurate than its angle. Your table must be accurate to 1e-5 up to position 100,000. So compute angles in `torch.float64`, and convert the finished sines and cosines to float32.
 
 # %% [markdown]
 # ### Exercise 2.3 · The table
@@ -703,7 +703,7 @@ lab.table(["positions", "weight three positions back, smallest"],
 #
 # You will hear that "beyond `max_len` learned embeddings are random". This mixes up two things:
 #
-# - a row that exists but was **never trained** still has its starting value;
+# - a row that exists but was **never trained** still has its starting value (or a share of it, with weight decay);
 # - a row **past the end** does not exist. The code must raise an error.
 #
 # With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two more rows than positions (transformers 5.23: [`RobertaEmbeddings`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/roberta/modeling_roberta.py), [`BartLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bart/modeling_bart.py), [`OPTLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/opt/modeling_opt.py)).
@@ -1013,7 +1013,7 @@ plt.show()
 #
 # - **More keys alone do no harm unless they crowd the right one.** With the query at 31 all keys, up to 128, are as good as 32: the accuracy is 1.00. With the query at 4, all keys but four share position 0, right beside the key that it needs. Then the accuracy is 0.36, from 0.30 to 0.42.
 # - **New positions do harm, and the more keys a query there sees, the more.** Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With only the latest 4 keys the accuracy is 0.99, with the latest 32 it is 0.69, with all it is 0.49.
-# - **Slowness as such is not the cause.** The hands of the six fast pairs have been all the way round in training. With these pairs alone the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64). Pairs 6 to 11 (wavelengths 35 to 149) bring it down to 0.70 and 0.52. Twelve pairs with wavelengths up to 32 give only 0.60 and 0.44 (means of five seeds).
+# - **Slowness as such is not the cause.** The hands of the six fast pairs have been all the way round in training. With these pairs alone the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64). Pairs 6 to 11 (wavelengths 35 to 149) bring it down to 0.70 and 0.52. Six that lie between the six (wavelengths 7 to 31) do most, 0.54 and 0.37 (means of five seeds).
 #
 # Are familiar *distances* enough? Leave the query where it is, and move every key farther back than 31 to the position 31 back. Now every distance is familiar, but the positions are new. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer's scores depend on both positions. Week 3 builds a score that knows the offset alone, and asks again.
 #
@@ -1314,7 +1314,7 @@ lab.table(["how far a term moves", *terms], rows)
 # | The wavelengths run from $2\pi$ to $10\,000\cdot2\pi$ | By formula (2) the last pair stops one step short of that. For width 64 you know by how much. | 2.2 |
 # | Sinusoids are periodic, so far positions repeat earlier ones | No two positions share a vector. | section 3 |
 # | Fast hands enter new parts of their circle in longer texts | The slow ones do; the fast ones have been all the way round. | Figure 2.3 |
-# | Learned embeddings past `max_len` are random | An *untrained row* keeps its starting value; an index *past the table* is an error. | 2.5, Figure 2.8 |
+# | Learned embeddings past `max_len` are random | An *untrained row* keeps its starting value, weight decay aside; an index *past the table* is an error. | 2.5, Figure 2.8 |
 # | The score with sinusoids depends on the distance alone | Not in general: see which of the four terms move. | 2.7, Figure 2.12 |
 #
 # ## Takeaways

@@ -1256,7 +1256,7 @@ plt.show()
 #
 # Beyond training the high peaks are at the dots: on the clock of pair 0 these keys look like the right one. Within the grey range, training has taught the slower clocks to hold the echoes down.
 #
-# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 lie within half a position of 3 plus whole turns (with other seeds, not quite all), and in nine of the twelve heads the peak at 122 is higher than offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
+# Take the five highest far peaks of each of twelve heads, from six training seeds. All 60 (on another machine 59) lie within half a position of 3 plus whole turns, and in nine of the twelve heads the peak at 122 is higher than offset 3 itself. So "slow pairs see unseen angles" is half of the story: the *fast* pair makes the echo, and slower ones fail to silence it. Week 5 asks which pairs to repair.
 # </details>
 
 # %% [markdown]
@@ -1794,7 +1794,7 @@ week3.look_back_head(look_back_head)
 #
 # <details><summary>4. Should a KV cache hold keys before or after the rotation?</summary>
 #
-# Rotated keys are cheaper: a key's rotation never changes. Keys before the rotation are needed when positions or frequencies change later, as with some methods of week 5. Either way the query gets the position of the newest token.
+# Rotated keys are cheaper: a key's rotation never changes. Keys before the rotation are handier when positions or frequencies change later, as with some methods of week 5. (Rotated ones can be turned on, or back.) Either way the query gets the position of the newest token.
 # </details>
 #
 # <details><summary>5. A batch is padded on the left. What must you change?</summary>

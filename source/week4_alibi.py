@@ -1300,7 +1300,7 @@ plt.show()
 # 2 points; half points are allowed.
 #
 # - 1 point (part 1): the score of queries and keys $i,j$ of the reversed input is $q_{i'}\cdot k_{j'}/\sqrt d-m|i-j|$ with $i'=n-1-i$, $j'=n-1-j$, and $|i'-j'|=|i-j|$, so it is the score of $i',j'$ of the original; softmax and the weighted sum run over all keys, whose order does not matter; hence output $i$ of $Jx$ is output $n-1-i$ of $x$. Half a point if the property $|i'-j'|=|i-j|$ is named but the step through softmax and sum is missing.
-# - Half a point (part 2): token-wise parts commute with $J$, so the whole stack does, and the mean is the same for both: the model cannot tell them apart, whatever its weights. A valid change with the place it breaks: a causal mask ($j\le i$ becomes $j'\ge i'$), another slope for keys after the query than before, a signed or learned bias by offset, RoPE or position embeddings; heads that look to one side only.
+# - Half a point (part 2): token-wise parts commute with $J$, so the whole stack does, and the mean is the same for both: the model cannot tell them apart, whatever its weights. A valid change with the place it breaks: a causal mask ($j\le i$ becomes $j'\ge i'$), another slope for keys after the query than before, a signed or learned bias by offset, RoPE or position embeddings; heads that look to one side only; a fixed token in front of both texts.
 # - Half a point (part 3): wrong. A shuffle changes distances, so weights and outputs change (the measured gap is far above rounding; only the gap under reversal is 0): flip-equivariant, not permutation-equivariant.
 # ### END MARK SCHEME
 
@@ -1368,7 +1368,7 @@ plt.show()
 #
 # <details><summary>5. Can you use ALiBi in an encoder?</summary>
 #
-# Yes, with $-m|i-j|$, but then it cannot tell a sequence from its reverse. The authors list remedies in issue 5 of their repository; you named one in 4.8.
+# Yes, with $-m|i-j|$, but then reversed input gives reversed output. The authors list remedies in issue 5 of their repository; you named one in 4.8.
 # </details>
 #
 # <details><summary>6. You load a 12-head checkpoint, and the text is nonsense. What do you check?</summary>

@@ -1743,7 +1743,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 #
 # The popular explanation of lost needles is a window: each head sees so far and no farther. Week 4's `effective_window` computes it for keys of *equal content*. But a trained model scores many values far above the filler, in its first layer or its second, and the bias must first eat up this lead. The lead differs from value to value. The reach does so in all five seeds, with different values in each (`experiments/results.md`).
 #
-# The printed lead, of the first layer, explains four of the six values that are always found. A fifth is the commonest wrong answer, so its needles are "found" for free. The sixth, 15, is read in the second layer: if QUERY cannot look at the needle there, it finds none (`experiments/results_distances.md`).
+# The printed lead, of the first layer, suffices for four of the six values that are always found. A fifth is the commonest wrong answer, so its needles are "found" for free. The sixth, 15, has its lead in the second layer: if QUERY cannot look at the needle there, it finds none (`experiments/results_distances.md`).
 # </details>
 
 # %% [markdown]
@@ -1815,7 +1815,7 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # %% [markdown]
 # ### 8.3 What released models do
 #
-# We read the entries below in the configuration classes of `transformers` 5.23.0. The classes hold defaults; a released checkpoint may set other values.
+# We read the entries below in the code of `transformers` 5.23.0. Its classes hold defaults; a released checkpoint may set other values.
 #
 # | model (class) | what it does | this week |
 # |---|---|---|
@@ -1898,4 +1898,4 @@ print(f"at 64x (4,096 tokens, 16 haystacks each): {min(at_4096):.2f} to {max(at_
 # - D. Chiang, P. Cholak: *Overcoming a Theoretical Limitation of Self-Attention*, 2022, arXiv:2202.12172 (multiplying logits by log n).
 # - B. Yang et al.: *Rope to Nope and Back Again: A New Hybrid Attention Strategy*, 2025, arXiv:2501.18795.
 # - C.-P. Hsieh et al.: *RULER: What's the Real Context Size of Your Long-Context Language Models?*, 2024, arXiv:2404.06654 (retrieval tests beyond one needle).
-# - Code: huggingface/transformers 5.23, [`modeling_rope_utils.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/modeling_rope_utils.py) and the configuration classes of section 8.3.
+# - Code: huggingface/transformers 5.23, [`modeling_rope_utils.py`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/modeling_rope_utils.py) and the files of section 8.3's models.

@@ -1136,7 +1136,7 @@ plt.show()
 #
 # **Added scores become products.** $e^{s+b}=e^s\,e^b$: a weight is a product of what the content says and what the distance says. On push, let a head's content prefer keys that name 3, and its bias distance 3. Only a key with both gets both factors. So one head can check one pair, "names 3, lies 3 back", and four heads can check four.
 #
-# Two heads must share four distances: in Figure 6.7 (right) head 0 takes 2 and 4, head 1 takes 1 and 3. Head 1 then cannot tell "names 1, lies 3 back" from "names 1, lies 1 back": the factors are nearly the same. So two heads are too few, and for content to position more steps did not help (0.68).
+# Two heads must share four distances: in Figure 6.7 (right, one seed) head 0 takes 2 and 4, head 1 takes 1 and 3. Head 1 then cannot tell "names 1, lies 3 back" from "names 1, lies 1 back": the factors are nearly the same. So two heads are too few, and for content to position more steps did not help (0.68).
 #
 # So what two heads fail at is not what the method cannot learn: with four heads and 1,500 steps T5 reaches 0.96 on pull, and position to content alone reaches 1.00.
 #

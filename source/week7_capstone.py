@@ -534,7 +534,7 @@ plt.show()
 #
 # **3 points · difficulty 2/5 · 20 minutes · code**
 #
-# *Why it matters:* one training library gave all rows of a padded batch the same positions. Single prompts came out right; in a batch only the longest did.
+# *Why it matters:* one training library mishandled masks and positions of padded batches. Single prompts came out right; in a batch only the longest did.
 #
 # No test looks at the rows of padding queries, in the positions or in the mask. (By the rule below they see nothing. Your 7.1 gives zeros for them; a plain softmax would give NaN.)
 
@@ -1015,7 +1015,7 @@ week7.CrossAttention(CrossAttention, grouped_query_attention)
 #
 # *Why it matters:* a block is fifteen lines. With a norm in the wrong place it may train well too, and fail once you load somebody else's weights.
 #
-# The parts must have these names, so that weights can be loaded: `self_attn`, `cross_attn`, `norm1`, `norm2`, `norm3` (`nn.LayerNorm`), and `ffn`, an `nn.Sequential` of `Linear(d, 4d)`, `GELU()` in its exact form, and `Linear(4d, d)`.
+# The parts must have these names, so that weights can be loaded: `self_attn`, `cross_attn`, `norm1`, `norm2`, `norm3` (`nn.LayerNorm`), and `ffn`, an `nn.Sequential` of `Linear(d, 4d)`, `GELU()` in its exact form, and `Linear(4d, d)`. Sizes that 7.6 refuses raise `ValueError` here, too.
 
 # %% nbgrader={"grade_id": "HybridDecoderBlock", "solution": true}
 class HybridDecoderBlock(nn.Module):
@@ -1499,4 +1499,4 @@ plt.show()
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.3 (cross-attention).
 # - R. Xiong et al.: *On Layer Normalization in the Transformer Architecture*, ICML 2020, arXiv:2002.04745. Figure 1 (post-norm and pre-norm).
 # - J. Su et al.: *RoFormer*, 2021, arXiv:2104.09864. O. Press, N. A. Smith, M. Lewis: *Train Short, Test Long*, ICLR 2022, arXiv:2108.12409.
-# - Bugs on record: unslothai/unsloth, [issue 3699](https://github.com/unslothai/unsloth/issues/3699) (one row of positions for a padded batch); huggingface/transformers, [issue 25104](https://github.com/huggingface/transformers/issues/25104) (dynamic NTK and cached keys).
+# - Bugs on record: unslothai/unsloth, [issue 3699](https://github.com/unslothai/unsloth/issues/3699) (masks and positions of a padded batch); huggingface/transformers, [issue 25104](https://github.com/huggingface/transformers/issues/25104) (dynamic NTK and cached keys).
