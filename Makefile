@@ -120,7 +120,7 @@ formgrader: $(READY)  ## nbgrader's formgrader on the course, in the browser
 doctor: $(READY)  ## OK or FAIL for everything the course needs, with the remedy
 	@$(RUN) doctor
 
-experiments: $(READY)  ## the shipped results and checkpoints of weeks 5 to 8 and the pages of experiments/, made anew (over an hour)
+experiments: $(READY)  ## the shipped results and checkpoints of weeks 5 to 8 and the pages of experiments/ (over an hour)
 	@$(PY) experiments/extrapolation.py
 	@$(PY) experiments/relative_bias.py
 	@$(PY) experiments/capstone.py
