@@ -233,13 +233,30 @@ def test_code_in_a_new_cell_beside_the_one_meant_for_it(place: str, nb: Mangled,
     assert f"the answer {ROTATION} was found in a new cell" in found.notes
 
 
-def test_a_helper_of_the_same_name_elsewhere_is_no_answer_to_an_exercise_left_blank(
-    nb: Mangled, rebuilt: Callable
-) -> None:
-    helper = nb.source("rotate_half")
-    nb.write_into("apply_rotary_emb_half", f"{helper}\n\n{nb.source('apply_rotary_emb_half')}")
-    nb.blank("rotate_half")
-    assert rebuilt(nb)["rotate_half"].metadata.unanswered
+@pytest.mark.parametrize("left", ["the stub", "", "# see below"])
+def test_an_answer_in_a_later_exercises_cell_is_taken_from_there(left: str, nb: Mangled, rebuilt: Callable) -> None:
+    answer, later = nb.source(ROTATION), nb.source("apply_rotary_emb_half")
+    nb.write_into("apply_rotary_emb_half", f"{answer}\n\n{later}")
+    nb.write_into(ROTATION, nb.stub(ROTATION) if left == "the stub" else left)
+    found = rebuilt(nb)
+    assert answer in found[ROTATION].source and not found[ROTATION].metadata.unanswered
+    assert found["apply_rotary_emb_half"].source.strip() == later
+    assert f"the answer {ROTATION} was found in the cell apply_rotary_emb_half" in found.notes
+
+
+def test_two_answers_in_each_others_cells_change_places(nb: Mangled, rebuilt: Callable) -> None:
+    one, other = nb.source("rotate_half"), nb.source("rotary_tables")
+    nb.write_into("rotate_half", other)
+    nb.write_into("rotary_tables", one)
+    found = rebuilt(nb)
+    assert found["rotate_half"].source == one and found["rotary_tables"].source == other
+
+
+def test_an_answer_far_below_counts_where_a_comment_points_to_it(nb: Mangled, rebuilt: Callable) -> None:
+    nb.insert(nb.source(ROTATION), below="rotary_tables_tests", kind="code")
+    nb.write_into(ROTATION, "# see below")
+    found = rebuilt(nb)
+    assert not found[ROTATION].metadata.unanswered and f"def {ROTATION}" in found[ROTATION].source
 
 
 @pytest.mark.parametrize("where", ["rotate_half_check", EXPERIMENT, "rotate_half_tests", "rotary_tables_tests"])

@@ -29,6 +29,7 @@ from autograder.grading.submission.pieces import (
     is_untouched,
     is_whole,
     one_text,
+    only_comments,
     own_lines,
     runnable,
     words_of_code,
@@ -112,7 +113,8 @@ class _Matching(Recognition):
         self.pieces = [piece for piece in self.pieces if piece not in own or piece in kept]
         tests = [index for index, piece in enumerate(self.pieces) if is_test_of(piece, cell)]
         early = [piece for piece in kept if not tests or self.pieces.index(piece) < max(tests)]
-        pieces, joined = runnable(early or kept)
+        is_above = any(not only_comments(piece.source) for piece in early)
+        pieces, joined = runnable(early if is_above else kept)
         for piece in kept:
             piece.place = cell if piece in pieces else None
         if joined:
@@ -297,26 +299,21 @@ class _Matching(Recognition):
                 self.found.extras.setdefault(before, []).append(piece.cell)
 
     def _take_apart(self, code: list[Cell]) -> None:
-        """Find answers that were merged into another cell, which kept only its own metadata. Each gets the cell's whole
-        text without the answers to earlier exercises, which are judged, and replaced, by themselves."""
+        """Find answers in other cells: merged into one, which kept only its own metadata, or written into the wrong one.
+        Each gets the cell's whole text without the answers to earlier exercises, which are judged, and replaced, by
+        themselves."""
         changed = {piece: piece.place for piece in self.pieces if piece.place and not is_unchanged(piece)}
         together: dict[Piece, list[Cell]] = {}
         for cell in code:
-            if cell.id in self.found.answers and not is_blank(cell, self.found.answers[cell.id].source):
+            if any(defines_answer(piece, cell, finished=True) for piece in self.of(cell)):
                 continue
-            holding = [
-                piece
-                for piece, place in changed.items()
-                if defines_answer(piece, cell, finished=True)
-                # A helper of the same name in another answer does not answer an exercise left blank.
-                and (cell.id not in self.found.answers or place.role in GIVEN or piece in self.elsewhere)
-            ]
-            if holding:
+            if holding := [piece for piece in changed if defines_answer(piece, cell, finished=True)]:
                 together.setdefault(holding[-1], []).append(cell)
+        moved = [cell for cells in together.values() for cell in cells]
         for piece, cells in together.items():
             place = changed[piece]
-            of_answer = place.role is Role.ANSWER and place.cell_type == "code"
-            members = sorted([*cells, place] if of_answer else cells, key=lambda cell: self.position[cell.id])
+            stays = place.role is Role.ANSWER and place.cell_type == "code" and place not in moved
+            members = sorted([*cells, place] if stays else cells, key=lambda cell: self.position[cell.id])
             for number, cell in enumerate(members):
                 earlier = frozenset(str(member.grade_id) for member in members[:number])
                 self.found.answers[cell.id] = piece.with_source(
