@@ -117,6 +117,16 @@ def name_used_again(nb: Mangled) -> None:
     nb.cells.insert(nb.at("rotate_half_tests"), new_code_cell("rotate_half = rotate_half(torch.ones(2))"))
 
 
+@case
+def in_other_answers_cells(nb: Mangled) -> None:
+    """One is written a cell too low, and two stand in each other's cells."""
+    nb.write_into("apply_rotary_emb_half", f"{nb.source(ROTATION)}\n\n{nb.source('apply_rotary_emb_half')}")
+    nb.write_into(ROTATION, "")
+    one, other = nb.source("rotate_half"), nb.source("rotary_tables")
+    nb.write_into("rotate_half", other)
+    nb.write_into("rotary_tables", one)
+
+
 class Class:
     """All cases, graded in one course root, and what the commands printed."""
 
@@ -161,6 +171,14 @@ class Class:
             "rotate_half", "import no_such_package, beside\ndef rotate_half(x): return no_such_package.turn(x)"
         )
         lacking.write(self.submitted("package_used")).with_name("beside.py").write_text("")
+        twice = Mangled()
+        backwards = "a, b = x[..., 0::2], x[..., 1::2]\n    turned = (a * c + b * s, b * c - a * s)\n"
+        angles = "angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double()\n"
+        shape = "angles = angles[:, None] if angles.dim() == 3 else angles\n    c, s = angles.cos(), angles.sin()\n"
+        end = "return torch.stack(turned, -1).flatten(-2).to(x.dtype)\n"
+        second = f"def {ROTATION}(x, positions, base=10000.0):\n    " + "    ".join((angles, shape, backwards, end))
+        twice.insert(second, below=ROTATION, kind="code")
+        twice.write(self.submitted("wrong_the_second_time"))
         Mangled().write(self.submitted("saved_as_text"), f"{WEEK3}.ipynb.txt")
         Mangled().write(self.submitted("folder_in_folder") / "my week 3", f"{WEEK3}.ipynb")
         Mangled().write(self.submitted("in_other_case", "Week3_RoPE"))
@@ -191,6 +209,11 @@ def test_a_mishap_costs_nothing(student: str, graded: Class) -> None:
 def test_both_halves_of_a_text_are_before_whoever_grades(graded: Class) -> None:
     shown = graded.cells("split_text")[PROOF].source
     assert shown.index("FIRST HALF") < shown.index("SECOND HALF")
+
+
+def test_of_two_definitions_the_one_that_counts_is_asked_for_its_cause(graded: Class) -> None:
+    page = graded.page("wrong_the_second_time")
+    assert "Your rotation turns the wrong way" in page and "wrong after other calls" not in page
 
 
 def test_words_beside_the_answer_are_marked_and_on_the_page(graded: Class) -> None:
@@ -236,7 +259,7 @@ def test_files_that_need_no_word_on_the_screen(student: str, graded: Class) -> N
 
 
 def test_a_package_that_an_answer_needs_is_named_to_who_can_install_it(graded: Class) -> None:
-    assert "package_used: imports no_such_package, not installed here" in graded.screen
+    assert "package_used: imports beside, no_such_package, not installed here" in graded.screen
     assert "stopped_cells:" not in graded.screen and "imports no_such_package" in graded.page("stopped_cells")
 
 

@@ -57,7 +57,15 @@ def in_the_sandbox(
 
 
 def _cell_of(task: Task, name: str) -> TaskCell | None:
-    return next((cell for cell in task.cells if cell.role == Role.ANSWER and name in cell.defines), None)
+    """Return the cell of an answer, or the student's own below it that defines it anew above its hidden tests."""
+    cells = iter(task.cells)
+    found = next((cell for cell in cells if cell.role == Role.ANSWER and name in cell.defines), None)
+    for below in cells:
+        if below.role == Role.TEST and below.points:
+            break
+        if below.role == Role.STUDENT and name in defined_names(below.source):
+            found = below
+    return found
 
 
 def from_its_cell(task: Task, session: Session, name: str, student: Any) -> Any:
