@@ -6,6 +6,12 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 # Recipes read the course's path from their environment: there the shell does not interpret a blank or a quote in it.
 export COURSE_ROOT := $(CURDIR)
+# A misspelt word must not do more than was meant: REGRADE=1 STUDENT=ada would grade the whole class again.
+WORDS := WEEK STUDENTS REGRADE TIMINGS ISOLATION WORKERS SCHEDULER FILE JSON FORMAT EXERCISES EARLIER INDEX PYTEST JOBS FRESH N PYTHON
+UNKNOWN := $(foreach word,$(filter-out $(WORDS) SHELL,$(.VARIABLES)),$(if $(findstring _,$(word)),,$(if $(filter command,$(origin $(word))),$(word)=)))
+ifneq ($(strip $(UNKNOWN)),)
+  $(error make does not know $(strip $(UNKNOWN)) here. It knows $(addsuffix =,$(WORDS)))
+endif
 
 # Package sets to look for in the active environment; the first word of a set is its name.
 SETS = "run torch nbgrader nbval jupytext rich jupyterlab latex2mathml" \
