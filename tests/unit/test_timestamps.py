@@ -44,7 +44,8 @@ def test_what_an_editor_puts_in_front_is_no_part_of_the_time(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "text",
     ["soon", "2026-11-25 20:00 /proc/self/mem", "2026-11-25 20:00 :/proc/self/mem", "2026-11-25 20:00 ../../../etc/passwd",
-     "2026-11-25 20:00 Europe/../../etc/passwd", "99999999999999999999-1-1", "0001-01-01 00:00 +1400", "25:61 feb 31", "\x00", "1e400"],
+     "2026-11-25 20:00 Europe/../../etc/passwd", "99999999999999999999-1-1", "0001-01-01 00:00 +1400", "25:61 feb 31", "\x00", "1e400",
+     "05.12.2026 18:00", "17.11.2026 18:00 UTC", "18:00"],
 )  # fmt: skip
 def test_what_is_no_time_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "timestamp.txt").write_text(text)

@@ -4,6 +4,7 @@ A time is read as nbgrader reads it. Anything unreadable in it is reported, and 
 """
 
 import os
+import re
 import stat
 import time
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from autograder.grading.submission.notebook_file import shown
 
 NAME = "timestamp.txt"
 LONGEST = 200  # bytes
+# nbgrader takes 05.12.2026 for 12 May, and 18:00 for today
+MISREAD = re.compile(r"\s*\d{1,2}(\.\d{1,2}\.\d|:\d\d)")
 NOT_LATE = "the submission counts as not late (write it as 2026-11-17 18:00:00 UTC)"
 
 
@@ -77,9 +80,9 @@ def timestamp(folder: Path) -> datetime | None:
 
 
 def parsed(text: str) -> datetime | None:
-    """Read a time as nbgrader does, in UTC; ``None`` if the text is no time."""
+    """Read a time as nbgrader does, in UTC; ``None`` if the text is no time, or one that nbgrader would misread."""
     zone = _third_word(text)
-    if zone.startswith(("/", ":")) or ".." in zone.split("/"):
+    if MISREAD.match(text) or zone.startswith(("/", ":")) or ".." in zone.split("/"):
         return None  # a path: dateutil would open the file
     try:
         moment: datetime | None = parse_utc(text)
