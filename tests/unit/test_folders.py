@@ -74,6 +74,14 @@ def test_what_lies_under_nearly_the_right_name_is_named(tmp_path: Path, name: st
     assert remedy in found.misnamed[f"ada/{name}"] and not find_submissions(directory, WEEK, "boole").misnamed
 
 
+def test_a_folder_of_any_name_that_holds_the_notebook_is_named(tmp_path: Path) -> None:
+    directory = course(tmp_path, "boole")
+    for student in ("ada", "boole"):
+        (tmp_path / "submitted" / student / "RoPE").mkdir(parents=True)
+        (tmp_path / "submitted" / student / "RoPE" / f"{WEEK}.ipynb").touch()
+    assert list(find_submissions(directory, WEEK).misnamed) == ["ada/RoPE"]  # boole has handed in where it belongs
+
+
 @pytest.mark.parametrize("name", ["week4_alibi", "week3_rope_extra", "notes", "week", "w", "___", "Week 13"])
 def test_other_folders_are_not_named(tmp_path: Path, name: str) -> None:
     directory = course(tmp_path, "boole")

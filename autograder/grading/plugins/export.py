@@ -7,7 +7,7 @@ from nbgrader.api import Assignment, Gradebook, MissingEntry, Student
 from nbgrader.plugins import ExportPlugin
 
 from autograder.grading.plugins.gradebook import reason_not_graded
-from autograder.grading.submission.folders import find_submissions
+from autograder.grading.submission.folders import Submissions, find_submissions
 
 COLUMNS = [
     "assignment",
@@ -28,7 +28,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that make a sprea
 
 
 class GradesWithReasons(ExportPlugin):
-    """CSV of all grades. Not submitted is 0; submitted but ungradable is blank, with the reason."""
+    """CSV of all grades. Not submitted is 0; submitted but ungradable, or in a folder with a wrong name, is blank, with the
+    reason."""
 
     def export(self, gradebook: Gradebook) -> None:
         destination = self.to or "grades.csv"
@@ -40,11 +41,14 @@ class GradesWithReasons(ExportPlugin):
             for assignment in gradebook.assignments:
                 if assignments and assignment.name not in assignments:
                     continue
-                handed_in = set(find_submissions(course, assignment.name).folders) if course else set()
+                found = find_submissions(course, assignment.name) if course else Submissions()
+                waiting = dict.fromkeys(found.folders, "handed in, but not in the gradebook: run autograde again")
+                for entry, remedy in found.misnamed.items():
+                    waiting.setdefault(entry.split("/")[0], f"not graded: submitted/{entry}: {remedy}")
                 known = {student.id: student for student in gradebook.students}
-                for name in sorted(known.keys() | handed_in):
+                for name in sorted(known.keys() | found.folders.keys()):
                     if not students or name in students:
-                        row = _row(gradebook, assignment, known.get(name) or Student(id=name), name in handed_in)
+                        row = _row(gradebook, assignment, known.get(name) or Student(id=name), waiting.get(name, ""))
                         writer.writerow({c: as_text(v) if isinstance(v, str) else v for c, v in row.items()})
         self.log.info("Grades exported to %s", destination)
 
@@ -54,7 +58,7 @@ def as_text(value: str) -> str:
     return f"'{value}" if value.startswith(FORMULA) else value
 
 
-def _row(gradebook: Gradebook, assignment: Assignment, student: Student, has_submitted: bool) -> dict[str, Any]:
+def _row(gradebook: Gradebook, assignment: Assignment, student: Student, waiting: str) -> dict[str, Any]:
     row = {
         "assignment": assignment.name,
         "duedate": assignment.duedate,
@@ -67,8 +71,8 @@ def _row(gradebook: Gradebook, assignment: Assignment, student: Student, has_sub
     try:
         submission = gradebook.find_submission(assignment.name, student.id)
     except MissingEntry:
-        if has_submitted:
-            return row | {"reason": "handed in, but not in the gradebook: run autograde again"}
+        if waiting:
+            return row | {"reason": waiting}
         return row | {"raw_score": 0.0, "late_submission_penalty": 0.0, "score": 0.0, "reason": "no submission"}
     row["timestamp"] = submission.timestamp
     if reason := reason_not_graded(submission):

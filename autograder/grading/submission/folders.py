@@ -17,7 +17,8 @@ NOT_STUDENTS = frozenset({".ipynb_checkpoints", ".git", ".svn", ".cache", ".Tras
 @dataclass
 class Submissions:
     """Submitted folders by student. By printable name: ``refused`` folders, whose names no student can have, with the
-    reason, and ``misnamed`` entries of students' folders, named almost like the assignment, with what to do."""
+    reason, and ``misnamed`` entries of students' folders, named almost like the assignment or holding its notebook, with what to
+    do."""
 
     folders: dict[str, Path] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -39,8 +40,9 @@ def find_submissions(course: CourseDirectory, assignment: str, student: str = "*
     for folder in folders(course, course.submitted_directory, "*", ""):
         name = folder.name
         if name[0] != "." and name not in NOT_STUDENTS and (name == student or fnmatch.fnmatchcase(name, student)):
-            for entry in _entries(folder):
-                if entry not in known | {assignment} and _is_nearly(entry, assignment):
+            for entry in sorted(set(_entries(folder)) - known - {assignment}):
+                is_theirs = name not in found.folders and _holds(folder / entry, f"{assignment}.ipynb")
+                if is_theirs or _is_nearly(entry, assignment):
                     found.misnamed[_shown(f"{name}/{entry}")] = _remedy(folder / entry, assignment)
     if student == "*":
         found.misnamed |= _misplaced(course, assignment)
@@ -77,6 +79,10 @@ def _entries(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:  # a file, or an unreadable folder
         return []
+
+
+def _holds(folder: Path, name: str) -> bool:
+    return any(entry.lower() == name.lower() for entry in _entries(folder))
 
 
 def _remedy(path: Path, assignment: str) -> str:
