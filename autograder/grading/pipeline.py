@@ -93,7 +93,10 @@ def grade_submissions(
         ours.grade(itertools.chain([first], coming), options, on_answer)
 
 
-NOT_HERE = "imports {}, not installed here, and an exercise earned nothing: to allow it, install it and grade again (REGRADE=1)"
+NOT_HERE = (
+    "imports {}, not installed here, and an exercise earned nothing. A package: to allow it, install it and grade again "
+    "(REGRADE=1). A file of the student's own: it is not run; ask for its code in the notebook"
+)
 
 
 def _graded(rebuilt: intake.Intake, result: Result, options: Options, forget: partial[None]) -> Graded:

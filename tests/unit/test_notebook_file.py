@@ -120,7 +120,7 @@ def test_a_long_cell_is_cut(path: Path) -> None:
         (b"[1]", "JSON but not a notebook"),
         (b"{}", "no cells"),
         (json.dumps({"cells": [{}] * (MAX_CELLS + 1)}).encode(), "more than"),
-        (b'{"nbformat": 3, "worksheets": [{"cells": []}]}', "no cells"),
+        (b'{"nbformat": 3, "worksheets": [{"cells": []}]}', "nbformat 3, from before 2015; open and save it"),
     ],
 )
 def test_what_cannot_be_graded_says_why(path: Path, content: bytes, says: str) -> None:

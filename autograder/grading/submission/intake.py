@@ -89,8 +89,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     )
     theirs = [cell for cell in notebook.cells if cell.cell_type == "code" and _is_theirs(cell)]
     parts = list(what_counts(theirs))
-    beside = [*released_files(root, assignment), *(entry.name for entry in _entries(path.parent))]
-    flagged, lacking = flags(assignment, parts), not_here([part for _, part in parts], beside)
+    flagged, lacking = flags(assignment, parts), not_here([part for _, part in parts], released_files(root, assignment))
     notes += [f"it imports {name}, which is not installed where it was graded" for name in map(shown, lacking)]
     said = [*warnings, *notes, *found.notes, *(flag.sentence() for flag in flagged)]
     return Intake(notebook, list(dict.fromkeys(said)), {flag.grade_id for flag in flagged}, warnings, lacking)
@@ -185,9 +184,12 @@ def _with_answers(
         blank = f"{chosen} holds none" if chosen else "no other notebook does"
         warnings.append(f"{shown(name)} holds {count} answers and was graded: {blank}")
         return name
-    if chosen and not there and full:
+    if not there and full:
         held = ", ".join(f"{shown(name)} ({count} answers)" for name, count in full.items())
-        raise UngradableError(f"{chosen} holds no answers, but several other notebooks do: {held}; keep one of them")
+        which = (
+            f"{chosen} holds no answers, but several other notebooks do" if chosen else "several notebooks hold answers"
+        )
+        raise UngradableError(f"{which}: {held}; keep one of them")
     if not there and not full and len(notebooks) > len(looked_at):
         raise UngradableError(f"none of the first {len(looked_at)} notebooks holds answers; keep the one to be graded")
     more = [f"{shown(name)} ({count})" for name, count in full.items() if count > there]

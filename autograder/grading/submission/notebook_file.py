@@ -119,6 +119,8 @@ def _plain_notebook(data: dict[str, Any]) -> NotebookNode:
     """Return a plain notebook with only what intake reads. Tolerates anything around it."""
     cells = data.get("cells")
     if not isinstance(cells, list):
+        if isinstance(data.get("worksheets"), list):
+            raise UngradableError("the file is in nbformat 3, from before 2015; open and save it in JupyterLab")
         raise UngradableError("the file has no cells; submit the course's notebook")
     if len(cells) > MAX_CELLS:
         raise UngradableError(f"the notebook has more than {MAX_CELLS} cells; submit the course's notebook")
