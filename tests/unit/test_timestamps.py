@@ -122,3 +122,22 @@ def test_a_submission_is_graded_again_if_its_time_is_newer(
         _stamps={"ada": Stamp(moment=parsed(f"2026-11-17 {handed_in} UTC"))},
     )
     assert CourseAutograde._is_due(run, "ada") is is_due
+
+
+def test_a_notebook_that_is_newer_than_its_grade_is_named(tmp_path: Path) -> None:
+    graded, said = tmp_path / "week.ipynb", {}
+    graded.touch()
+    for student, later in {"ada": 1, "boole": -1, "cantor": 0}.items():
+        (tmp_path / student).mkdir()
+        (tmp_path / student / "Week-Copy1.ipynb").touch()
+        os.utime(tmp_path / student / "Week-Copy1.ipynb", (0, graded.stat().st_mtime + later))
+    run = SimpleNamespace(
+        coursedir=SimpleNamespace(assignment_id="week"),
+        _folders={student: tmp_path / student for student in ("ada", "boole", "cantor", "dirac")},
+        _due={"dirac": tmp_path / "dirac"},
+        _format_dest=lambda assignment, student: tmp_path,
+        _remark=said.__setitem__,
+    )
+    run._is_newer = lambda student: CourseAutograde._is_newer(run, student)
+    CourseAutograde._look_at_other_files(run)
+    assert said == {"newer than their grades": "ada; REGRADE=1 STUDENTS=… grades what lies there now"}

@@ -107,6 +107,7 @@ class CourseAutograde(Autograde):
                     self._look_for_students(late, {student.id for student in gradebook.students})
                     self._look_at_due_date(gradebook.find_assignment(assignment).duedate)
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}
+                self._look_at_other_files()
                 if not options.isolate:
                     self.log.warning(NO_ISOLATION)
                 self.watcher.on_start(sorted(self._due))
@@ -196,6 +197,22 @@ class CourseAutograde(Autograde):
             return True
         new, old = self._stamps[student].moment, timestamp(done)
         return new is not None and (old is None or new > old)
+
+    def _look_at_other_files(self) -> None:
+        """Name students whose notebook is newer than its grade, which nothing but a time stamp makes due."""
+        newer = sorted(student for student in self._folders.keys() - self._due.keys() if self._is_newer(student))
+        if newer:
+            names = ", ".join(newer[:10]) + (f" and {len(newer) - 10} more" if len(newer) > 10 else "")
+            self._remark("newer than their grades", f"{names}; REGRADE=1 STUDENTS=… grades what lies there now")
+
+    def _is_newer(self, student: str) -> bool:
+        assignment = self.coursedir.assignment_id
+        graded = Path(self._format_dest(assignment, student), f"{assignment}.ipynb")
+        try:
+            saved = graded.stat().st_mtime
+            return any(path.lstat().st_mtime > saved for path in self._folders[student].glob("*.ipynb"))
+        except OSError:
+            return False
 
     def _look_for_students(self, late: LateTable | None, enrolled: set[str]) -> None:
         """Name the students whom the late table knows, but nothing else does: misspelt, probably."""
