@@ -48,7 +48,7 @@ c.Execute.record_timing = False
 c.Execute.timeout = 900  # seconds per cell: only a backstop, since a busy machine may be slow
 c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
 
-# Grading: intake and sandboxed run before nbgrader's own loop, verdicts from the trusted side.
+# Grading: in the background of nbgrader's own loop, verdicts from the trusted side.
 c.Autograde.exporter_class = "autograder.grading.plugins.exporter.SubmissionExporter"
 c.Autograde.sanitize_preprocessors = []
 c.Autograde.autograde_preprocessors = [

@@ -1,4 +1,4 @@
-"""Every exception of the course's grader, in one place.
+"""The exceptions of the course's grader that cross modules.
 
 The messages between sandbox and grader have their own errors, in `grading/sandbox/worker/wire.py`: that folder is
 mounted alone and imports nothing from here.
@@ -10,7 +10,7 @@ import unicodedata
 
 
 class AutograderError(Exception):
-    """The base of all errors that a person is told in one line: the text says what to do, and the exit code is 2."""
+    """The base of all errors that a person is told in one line: the text says what to do."""
 
 
 class CourseError(AutograderError):
@@ -26,7 +26,7 @@ class RegionError(CourseError, ValueError):
 
 
 class GradingError(AutograderError):
-    """Grading was not possible; nobody gets a score."""
+    """Grading was not possible and gave no score."""
 
 
 class GradingFailed(GradingError):

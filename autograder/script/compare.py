@@ -1,7 +1,7 @@
 """Comparison of a student's value with the expected one, in words a student can act on.
 
-Types are compared first, then shapes, then values. Only the first differing value is shown, so that a message helps
-without being an answer key. Numbers have four digits, or as many more as show the difference.
+Types are compared first, then shapes, then values. Only the first differing value is shown (of few whole numbers all),
+so that a message helps without being an answer key. Numbers have four digits, or as many more as show the difference.
 """
 
 import builtins

@@ -1,6 +1,6 @@
 """A grading run on an existing Dask cluster: one Dask task per submission, JSON text both ways.
 
-Only the driver (``grade``) writes results; it needs no torch. A worker (``grade_one``) keeps a warm grading process, as
+The driver (``grade``) loads no torch. A worker (``grade_one``) keeps a warm grading process, as
 in a local run, for each of its threads, so that the Dask worker itself loads neither torch nor any student code.
 """
 

@@ -42,7 +42,7 @@ class Diagnosis:
     - Two at once come into question only if neither is ruled out by itself by the quickest probes that passed.
     - If several mistakes explain equally much and the only evidence is an error or a single word (a bool, a whole
       number), none is named. Two at once are not named if the first failure is a tensor of equal entries.
-    - A check's hint is given only for the first failure: everything asked before it has held, as the hint assumes.
+    - A check's hint is given only for the first failure: every value asked for before it was right, as the hint assumes.
     - If an argument was changed in place, that alone may explain later wrong values. Then no hint is given, and no
       mistake is named whose only evidence is an error or a single word.
     - If the first failure is right when it is asked first, the cause is what other calls left behind, and no other.

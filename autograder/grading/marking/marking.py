@@ -1,7 +1,7 @@
 """Turns a student's answers into verdicts: it replays an exercise's script on each, and a mistake costs points once.
 
-There are two ways not to pay again. *Replaced*: an answer that calls an earlier answer is graded once more with the
-course's function in that one's place (`stand_ins`). *Carried*: an answer that repeats a mistake named in an earlier
+There are two ways not to pay again. *Replaced*: an answer that calls an earlier one that lost points is graded once more
+with the course's function in that one's place (`stand_ins`). *Carried*: an answer that repeats a mistake named in an earlier
 exercise is graded once more on top of that mistake, which then gives the expected values.
 
 The score does not depend on the device. An answer with full marks on another device than the CPU keeps them if it also

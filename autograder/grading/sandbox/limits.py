@@ -37,7 +37,7 @@ class Limits:
     total_idle: float = 60.0
     text: int = 300_000  # characters of output that are kept
     images: int = 10 * 2**20
-    restarts: int = 3  # crashes or time-outs that a function may have in its own test before it fails at once
+    restarts: int = 3  # crashes or time-outs that a function may have after its first in its own test
     all_restarts: int = 40  # the same for all cells of a submission together
 
 

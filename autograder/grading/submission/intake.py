@@ -1,7 +1,7 @@
 """Turn a submitted file into a notebook that can be graded: the instructor's cells with the student's answers.
 
-Only two things in a submission are trusted: which cell an answer belongs to (`matching`) and the text of the answer.
-Everything else (tests, points, flags, set-up, order) comes from the instructor's notebook.
+A submission gives the answers (`matching` finds them), the student's own cells and pictures, what experiments have shown,
+and Python's version. All else (tests, points, flags, set-up, order) comes from the instructor's notebook.
 """
 
 import itertools

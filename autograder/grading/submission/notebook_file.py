@@ -1,4 +1,4 @@
-"""Read a submitted file into plain cells: text, ids, pictures and saved outputs. Everything else is dropped.
+"""Read a submitted file: text, ids, pictures, saved outputs and Python's version. Everything else is dropped.
 
 A large file is read in a process of its own with limits on memory and time: a crafted one can take a hundred times its
 size in memory.
