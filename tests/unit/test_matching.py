@@ -244,19 +244,38 @@ def test_an_answer_in_a_later_exercises_cell_is_taken_from_there(left: str, nb: 
     assert f"the answer {ROTATION} was found in the cell apply_rotary_emb_half" in found.notes
 
 
+def test_a_helper_left_in_the_own_cell_is_kept(nb: Mangled, rebuilt: Callable) -> None:
+    nb.write_into("apply_rotary_emb_half", f"{nb.source(ROTATION)}\n\n{nb.source('apply_rotary_emb_half')}")
+    nb.write_into(ROTATION, f"import math\n\ndef turn(x):\n    return x\n\n{nb.stub(ROTATION)}")
+    source = rebuilt(nb)[ROTATION].source
+    assert source.index("import math") < source.index("def turn") < source.index(f"def {ROTATION}(")
+    assert source.count(f"def {ROTATION}(") == 1 and "NotImplementedError" not in source
+
+
+def test_a_dictionary_in_another_answers_cell_counts_where_the_template_is_left(rebuilt: Callable) -> None:
+    nb = Mangled("week1_permutation_equivariance")
+    nb.write_into("equivariance_gap", f"{nb.source('attention_by_hand')}\n\n{nb.source('equivariance_gap')}")
+    answer = nb.source("attention_by_hand")
+    nb.blank("attention_by_hand")
+    assert answer in rebuilt(nb)["attention_by_hand"].source
+
+
+@pytest.mark.parametrize("left", ["# see below", "print('later')", "import math"])
+def test_an_answer_far_below_counts_where_its_own_cell_holds_something_else(
+    left: str, nb: Mangled, rebuilt: Callable
+) -> None:
+    nb.insert(nb.source(ROTATION), below="rotary_tables_tests", kind="code")
+    nb.write_into(ROTATION, left)
+    found = rebuilt(nb)
+    assert not found[ROTATION].metadata.unanswered and f"def {ROTATION}" in found[ROTATION].source
+
+
 def test_two_answers_in_each_others_cells_change_places(nb: Mangled, rebuilt: Callable) -> None:
     one, other = nb.source("rotate_half"), nb.source("rotary_tables")
     nb.write_into("rotate_half", other)
     nb.write_into("rotary_tables", one)
     found = rebuilt(nb)
     assert found["rotate_half"].source == one and found["rotary_tables"].source == other
-
-
-def test_an_answer_far_below_counts_where_a_comment_points_to_it(nb: Mangled, rebuilt: Callable) -> None:
-    nb.insert(nb.source(ROTATION), below="rotary_tables_tests", kind="code")
-    nb.write_into(ROTATION, "# see below")
-    found = rebuilt(nb)
-    assert not found[ROTATION].metadata.unanswered and f"def {ROTATION}" in found[ROTATION].source
 
 
 @pytest.mark.parametrize("where", ["rotate_half_check", EXPERIMENT, "rotate_half_tests", "rotary_tables_tests"])

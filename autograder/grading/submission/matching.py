@@ -29,7 +29,6 @@ from autograder.grading.submission.pieces import (
     is_untouched,
     is_whole,
     one_text,
-    only_comments,
     own_lines,
     runnable,
     words_of_code,
@@ -113,7 +112,7 @@ class _Matching(Recognition):
         self.pieces = [piece for piece in self.pieces if piece not in own or piece in kept]
         tests = [index for index, piece in enumerate(self.pieces) if is_test_of(piece, cell)]
         early = [piece for piece in kept if not tests or self.pieces.index(piece) < max(tests)]
-        is_above = any(not only_comments(piece.source) for piece in early)
+        is_above = any(defines_answer(piece, cell) for piece in early)
         pieces, joined = runnable(early if is_above else kept)
         for piece in kept:
             piece.place = cell if piece in pieces else None
@@ -301,13 +300,18 @@ class _Matching(Recognition):
     def _take_apart(self, code: list[Cell]) -> None:
         """Find answers in other cells: merged into one, which kept only its own metadata, or written into the wrong one.
         Each gets the cell's whole text without the answers to earlier exercises, which are judged, and replaced, by
-        themselves."""
+        themselves; above it what else its own cell holds."""
         changed = {piece: piece.place for piece in self.pieces if piece.place and not is_unchanged(piece)}
         together: dict[Piece, list[Cell]] = {}
+        beside: dict[str, list[str]] = {}  # helpers that were left in an answer's own cell
+        names = frozenset(str(cell.grade_id) for cell in code)
         for cell in code:
-            if any(defines_answer(piece, cell, finished=True) for piece in self.of(cell)):
+            own = [piece for piece in self.of(cell) if not is_untouched(piece, cell)]
+            if any(defines_answer(piece, cell, finished=True) for piece in own):
                 continue
             if holding := [piece for piece in changed if defines_answer(piece, cell, finished=True)]:
+                left = [without_names(piece.source, names).strip("\n") for piece in own if is_whole(piece.source)]
+                beside[cell.id] = list(filter(None, left))
                 together.setdefault(holding[-1], []).append(cell)
         moved = [cell for cells in together.values() for cell in cells]
         for piece, cells in together.items():
@@ -316,9 +320,8 @@ class _Matching(Recognition):
             members = sorted([*cells, place] if stays else cells, key=lambda cell: self.position[cell.id])
             for number, cell in enumerate(members):
                 earlier = frozenset(str(member.grade_id) for member in members[:number])
-                self.found.answers[cell.id] = piece.with_source(
-                    without_names(piece.source, earlier), cell_type="code"
-                ).cell
+                parts = [*(beside[cell.id] if cell in cells else ()), without_names(piece.source, earlier)]
+                self.found.answers[cell.id] = piece.with_source("\n\n".join(parts), cell_type="code").cell
             where = piece.where if piece in self.elsewhere else f"in the cell {place.grade_id or place.id}"
             self.found.notes += [f"the answer {cell.grade_id} was found {where}" for cell in cells]
 

@@ -180,10 +180,6 @@ def added_definitions(piece: Piece, answers: Collection[str | None]) -> list[str
     return [text for text, node in nodes if is_definition(node) and settled_names(text).keys().isdisjoint(known)]
 
 
-def only_comments(source: str) -> bool:
-    return all(line.strip()[:1] in ("", "#") for line in source.split("\n"))
-
-
 def uncommented(source: str) -> str:
     """Return the text of a code cell in which every line is a comment; empty for any other cell."""
     lines = source.strip().split("\n")

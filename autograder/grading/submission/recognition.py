@@ -17,7 +17,6 @@ from autograder.grading.submission.pieces import (
     is_test_of,
     is_unchanged,
     is_untouched,
-    only_comments,
     uncommented,
 )
 
@@ -157,7 +156,7 @@ class Recognition:
                     piece.place, piece.where = None, f"in a copy of the cell {place.grade_id}"
         for cell in code:
             own = self.of(cell)
-            if not all(is_untouched(piece, cell) or only_comments(piece.source) for piece in own):
+            if any(defines_answer(piece, cell) and not is_untouched(piece, cell) for piece in own):
                 continue
             named = [
                 index for index, piece in enumerate(self.pieces) if piece.place is None and defines_answer(piece, cell)
