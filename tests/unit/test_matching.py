@@ -270,6 +270,11 @@ def test_an_answer_far_below_counts_where_its_own_cell_holds_something_else(
     assert not found[ROTATION].metadata.unanswered and f"def {ROTATION}" in found[ROTATION].source
 
 
+def test_a_second_definition_below_the_tests_is_noted(nb: Mangled, rebuilt: Callable) -> None:
+    nb.insert(nb.source(ROTATION), below="rotary_tables_tests", kind="code")
+    assert f"{ROTATION} is defined once more below its tests; the one above them was graded" in rebuilt(nb).notes
+
+
 def test_two_answers_in_each_others_cells_change_places(nb: Mangled, rebuilt: Callable) -> None:
     one, other = nb.source("rotate_half"), nb.source("rotary_tables")
     nb.write_into("rotate_half", other)

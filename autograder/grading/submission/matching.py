@@ -326,14 +326,24 @@ class _Matching(Recognition):
             self.found.notes += [f"the answer {cell.grade_id} was found {where}" for cell in cells]
 
     def _note_later_definitions(self, code: list[Cell]) -> None:
-        """Say which answers a cell of the student's own below them, for example an earlier try, replaces."""
+        """Say which answers the student's own cells below define anew: what stands below the tests comes too late."""
         for cell in code:
             places = [index for index, piece in enumerate(self.pieces) if piece.place is cell]
             tests = [index for index, piece in enumerate(self.pieces) if is_test_of(piece, cell)]
-            between = self.pieces[places[-1] + 1 : max(tests, default=None)] if places else []
-            if any(piece.place is None and piece.is_code and defines_answer(piece, cell, True) for piece in between):
+            anew = [
+                index
+                for index, piece in enumerate(self.pieces)
+                if piece.place is None and piece.is_code and places and defines_answer(piece, cell, True)
+                if index > places[-1]
+            ]
+            last = max(tests, default=len(self.pieces))
+            if any(index < last for index in anew):
                 self.found.notes.append(
                     f"{cell.grade_id} is defined once more in a cell below its answer; the last one counts"
+                )
+            elif anew:
+                self.found.notes.append(
+                    f"{cell.grade_id} is defined once more below its tests; the one above them was graded"
                 )
 
     def _note_what_is_missing(self) -> None:
