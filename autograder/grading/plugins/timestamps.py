@@ -19,7 +19,7 @@ from autograder.grading.submission.notebook_file import shown
 
 NAME = "timestamp.txt"
 LONGEST = 200  # bytes
-# nbgrader takes 05.12.2026 for 12 May, and 18:00 for today
+# nbgrader takes 05.12.2026 for 12 May, and 18:00 for today.
 MISREAD = re.compile(r"\s*\d{1,2}(\.\d{1,2}\.\d|:\d\d)")
 NOT_LATE = "the submission counts as not late (write it as 2026-11-17 18:00:00 UTC)"
 
@@ -82,8 +82,9 @@ def timestamp(folder: Path) -> datetime | None:
 def parsed(text: str) -> datetime | None:
     """Read a time as nbgrader does, in UTC; ``None`` if the text is no time, or one that nbgrader would misread."""
     zone = _third_word(text)
-    if MISREAD.match(text) or zone.startswith(("/", ":")) or ".." in zone.split("/"):
-        return None  # a path: dateutil would open the file
+    is_path = zone.startswith(("/", ":")) or ".." in zone.split("/")  # dateutil would open the file
+    if is_path or MISREAD.match(text):
+        return None
     try:
         moment: datetime | None = parse_utc(text)
     except Exception:  # a student's text can make any line of the parser raise

@@ -17,8 +17,8 @@ NOT_STUDENTS = frozenset({".ipynb_checkpoints", ".git", ".svn", ".cache", ".Tras
 @dataclass
 class Submissions:
     """Submitted folders by student. By printable name: ``refused`` folders, whose names no student can have, with the
-    reason, and ``misnamed`` entries of students' folders, named almost like the assignment or holding its notebook, with what to
-    do."""
+    reason, and ``misnamed`` entries of students' folders, named almost like the assignment or holding its notebook, with
+    what to do."""
 
     folders: dict[str, Path] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
