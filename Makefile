@@ -93,7 +93,7 @@ slides: $(READY_FOR_SITE)  ## WEEK=3: a lecture out of the week's text, build/sl
 autograde: $(READY)  ## WEEK=3, WEEK=1,2 or WEEK=all: grade submitted/ (STUDENTS=ada,boole REGRADE=1 TIMINGS=1 ISOLATION=none WORKERS=2 SCHEDULER=tcp://…)
 	@$(RUN) autograde $(if $(WEEK),--week "$(WEEK)") $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(call on,$(REGRADE)),--regrade) $(if $(call on,$(TIMINGS)),--timings) $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(GRADING)
 
-feedback: $(READY)  ## WEEK=3: write feedback/ for everybody graded
+feedback: $(READY)  ## WEEK=3 (or 1,2, as for the next ones): write feedback/ for everybody graded
 	@$(RUN) feedback $(if $(WEEK),--week "$(WEEK)")
 
 report: $(READY)  ## WEEK=3: one page on how the class did, with the misconceptions seen

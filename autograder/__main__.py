@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, default=Path.cwd(), help="course root (default: the current folder)")
     commands = parser.add_subparsers(required=True, metavar="command")
     week, grading = argparse.ArgumentParser(add_help=False), argparse.ArgumentParser(add_help=False)
-    week.add_argument("--week", help="for example 3; autograde and student-release take several, separated by commas")
+    week.add_argument("--week", help="for example 3; for most commands also several, as 1,2")
     grading.add_argument("--isolation", choices=["bubblewrap", "none"], default="bubblewrap")
     grading.add_argument("--workers", type=int, default=0, help="submissions at the same time (default: one per core)")
 
@@ -80,14 +80,14 @@ def _parser() -> argparse.ArgumentParser:
         timings=switch("show how long each exercise took over the class"),
         scheduler=text("grade on this Dask cluster: an address or a scheduler file"),
     )
-    command("feedback", _of_week("write_feedback"), "write feedback pages for one week", week)
-    command("report", _of_week("report"), "write the class report of one week", week)
+    command("feedback", _of_week("write_feedback"), "write feedback pages", week)
+    command("report", _of_week("report"), "write the class report", week)
     earlier = text("submitted/ folders of earlier years, separated by commas")
     about = "write a page of submissions that are more alike than they need be"
     command("similarity", _of_week("similarity", "earlier"), about, week, earlier=earlier)
     about = "write a page of what students ask to have looked at again"
     command("regrade-requests", _of_week("regrade_requests"), about, week)
-    about = "write a table of one week's points for a learning management system"
+    about = "write a table of points for a learning management system"
     each = switch("a column for each exercise, too")
     command("lms", _of_week("lms", "format", "exercises"), about, week, format=systems, exercises=each)
     command("quiz", _quiz, "write one week's questions for a learning management system", week, format=systems)
@@ -109,15 +109,15 @@ def _at_least_one(text: str) -> int:
 
 
 def _of_week(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
-    """Return the command ``name``, called with the root, the assignment and the options in ``more``."""
+    """Return the command ``name``, called for each assignment with the root, it and the options in ``more``."""
 
     def run(options: argparse.Namespace) -> int:
         from autograder import commands
-        from autograder.course import assignment_of
+        from autograder.course import assignments_of
 
-        assignment = assignment_of(options.week, options.root)
-        given = (getattr(options, option) for option in more)
-        return int(getattr(commands, name)(options.root.resolve(), assignment, *given))
+        given = [getattr(options, option) for option in more]
+        weeks = assignments_of(options.week, options.root)
+        return max(int(getattr(commands, name)(options.root.resolve(), week, *given)) for week in weeks)
 
     return run
 

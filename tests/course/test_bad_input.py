@@ -142,8 +142,7 @@ def test_make_passes_errors_on() -> None:
     assert "--regrade" not in run("make", "-n", "autograde", "REGRADE=0").stdout
     done = run("make", "autograde", "WEEK=nine", code=None)
     assert done.returncode != 0 and "there is no week 'nine'" in done.stderr
-    misspelt = run("make", "-n", "autograde", "REGRADE=1", "STUDENT=ada", code=2)
-    assert "make does not know STUDENT= here. It knows WEEK= STUDENTS=" in misspelt.stderr and not misspelt.stdout
+    assert "make does not know STUDENT= here" in run("make", "-n", "autograde", "STUDENT=ada", code=2).stderr
 
 
 @pytest.mark.nightly

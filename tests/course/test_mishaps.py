@@ -11,11 +11,13 @@ from mangled import Mangled, read
 from nbformat.v4 import new_code_cell
 
 from autograder.classroom import make_course_root
+from autograder.misconceptions.bank import bank
 
 pytestmark = [pytest.mark.isolation, pytest.mark.slow, pytest.mark.nightly]
 
 ALL, BY_HAND = 29, 2  # the solutions' automatic points, and the texts that a person grades
 ROTATION, PROOF, QUESTION = "apply_rotary_emb", "relative_proof", "relative_proof_question"
+WRONG_WAY = "Your rotation turns the wrong way"
 HELPER = "def turn(even, odd, c, s):\n    return even * c - odd * s, even * s + odd * c\n"
 USES_HELPER = """def apply_rotary_emb(x, positions, base=10000.0):
     angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double().to(x.device)
@@ -172,11 +174,7 @@ class Class:
         )
         lacking.write(self.submitted("package_used")).with_name("beside.py").write_text("")
         twice = Mangled()
-        backwards = "a, b = x[..., 0::2], x[..., 1::2]\n    turned = (a * c + b * s, b * c - a * s)\n"
-        angles = "angles = positions.double()[..., None] * rope_frequencies(x.shape[-1], base).double()\n"
-        shape = "angles = angles[:, None] if angles.dim() == 3 else angles\n    c, s = angles.cos(), angles.sin()\n"
-        end = "return torch.stack(turned, -1).flatten(-2).to(x.dtype)\n"
-        second = f"def {ROTATION}(x, positions, base=10000.0):\n    " + "    ".join((angles, shape, backwards, end))
+        second = next(entry.source for entry in bank(WEEK3, ROTATION) if entry.says and WRONG_WAY in entry.says)
         twice.insert(second, below=ROTATION, kind="code")
         twice.write(self.submitted("wrong_the_second_time"))
         Mangled().write(self.submitted("saved_as_text"), f"{WEEK3}.ipynb.txt")
@@ -213,7 +211,7 @@ def test_both_halves_of_a_text_are_before_whoever_grades(graded: Class) -> None:
 
 def test_of_two_definitions_the_one_that_counts_is_asked_for_its_cause(graded: Class) -> None:
     page = graded.page("wrong_the_second_time")
-    assert "Your rotation turns the wrong way" in page and "wrong after other calls" not in page
+    assert WRONG_WAY in page and "wrong after other calls" not in page
 
 
 def test_words_beside_the_answer_are_marked_and_on_the_page(graded: Class) -> None:

@@ -8,6 +8,7 @@ import pytest
 from helpers import COURSE, run, standing
 
 from autograder import commands
+from autograder.__main__ import main
 from autograder.classroom import Student, agrees, make_course_root, simulate
 from autograder.course import assignments_of
 from autograder.errors import CourseError
@@ -80,6 +81,12 @@ def test_the_exit_code_is_that_of_the_worst_week(root, classes, monkeypatch) -> 
     codes = {WEEK1: 1, WEEK5: 0}
     monkeypatch.setattr(commands, "_autograde", lambda root, week, *rest: codes[week])
     assert autograde(root, [WEEK1, WEEK5], OPTIONS) == autograde(root, [WEEK5, WEEK1], OPTIONS) == 1
+
+
+def test_feedback_and_its_kind_take_several_weeks(root, monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(commands, "write_feedback", lambda root, week: asked.append(week) or 0)
+    assert main(["--root", str(root), "feedback", "--week", "1,5"]) == 0 and asked == [WEEK1, WEEK5]
 
 
 def test_what_nobody_has_handed_in_is_said_before_anything_is_graded(root) -> None:

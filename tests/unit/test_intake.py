@@ -59,8 +59,7 @@ def test_an_assignment_may_have_a_capital_in_its_name(tmp_path: Path) -> None:
 def test_a_blank_notebook_before_many_others_is_no_silent_0(others: int, tmp_path: Path) -> None:
     for name in (WEEK1, *(f"copy{number:02}" for number in range(1, others + 1))):
         shutil.copy(COURSE / "notebooks" / WEEK1 / f"{WEEK1}.ipynb", tmp_path / f"{name}.ipynb")
-    last = tmp_path / f"copy{others:02}.ipynb"
-    shutil.copy(COURSE / "solutions" / WEEK1 / f"{WEEK1}.ipynb", last)
+    shutil.copy(COURSE / "solutions" / WEEK1 / f"{WEEK1}.ipynb", last := tmp_path / f"copy{others:02}.ipynb")
     if others > intake.MAX_OTHERS:
         with pytest.raises(UngradableError, match="none of the first 11 notebooks holds answers; keep the one"):
             intake.rebuild(tmp_path, COURSE, WEEK1)
