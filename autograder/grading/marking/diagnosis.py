@@ -99,11 +99,11 @@ class Diagnosis:
             alone = len(mistake.says) == 1
             if alone:
                 by_themselves[mistake.says[0]].append(mistake)
-            elif (
-                _is_constant(first)
-                or any(map(is_ruled_out, mistake.says))
-                or not all(self._reproduces(mistake, record) for record in cheap_and_first)  # small ones rule out most
-            ):
+            elif any(map(is_ruled_out, mistake.says)):
+                continue
+            # There are many pairs: the first failure rules out most of them early.
+            needed = ([] if may_be_in_one_call else cheap) if alone else cheap_and_first
+            if (not alone and _is_constant(first)) or not all(self._reproduces(mistake, record) for record in needed):
                 continue
             if self._is_right(mistake, first) or not self._reproduces(mistake, first):
                 of_other_failures += [mistake] if alone else []
