@@ -69,7 +69,7 @@ def no_notebook_at_all(s: Submission) -> None:
     s.written = True
 
 
-@entry("mess", ungradable="no week3_rope.ipynb")
+@entry("mess", ungradable="several notebooks hold answers")
 def two_notebooks_of_other_names(s: Submission) -> None:
     s.good()
     s.write("final.ipynb")
