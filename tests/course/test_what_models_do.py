@@ -31,7 +31,7 @@ def text() -> str:
 
 
 def test_the_week_names_the_pinned_version():
-    named = re.search(r"configuration classes of `transformers` (\d+\.\d+)", text()).group(1)
+    named = re.search(r"in the code of `transformers` (\d+\.\d+)", text()).group(1)
     assert transformers.__version__.startswith(named + ".")
 
 
