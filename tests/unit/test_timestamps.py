@@ -139,5 +139,5 @@ def test_a_notebook_that_is_newer_than_its_grade_is_named(tmp_path: Path) -> Non
         _remark=said.__setitem__,
     )
     run._is_newer = lambda student: CourseAutograde._is_newer(run, student)
-    CourseAutograde._look_at_other_files(run)
+    CourseAutograde._look_for_newer_files(run)
     assert said == {"newer than their grades": "ada; REGRADE=1 STUDENTS=… grades what lies there now"}

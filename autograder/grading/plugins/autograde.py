@@ -107,7 +107,7 @@ class CourseAutograde(Autograde):
                     self._look_for_students(late, {student.id for student in gradebook.students})
                     self._look_at_due_date(gradebook.find_assignment(assignment).duedate)
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}
-                self._look_at_other_files()
+                self._look_for_newer_files()
                 if not options.isolate:
                     self.log.warning(NO_ISOLATION)
                 self.watcher.on_start(sorted(self._due))
@@ -198,7 +198,7 @@ class CourseAutograde(Autograde):
         new, old = self._stamps[student].moment, timestamp(done)
         return new is not None and (old is None or new > old)
 
-    def _look_at_other_files(self) -> None:
+    def _look_for_newer_files(self) -> None:
         """Name students whose notebook is newer than its grade, which nothing but a time stamp makes due."""
         newer = sorted(student for student in self._folders.keys() - self._due.keys() if self._is_newer(student))
         if newer:

@@ -44,7 +44,8 @@ class GradesWithReasons(ExportPlugin):
                 found = find_submissions(course, assignment.name) if course else Submissions()
                 waiting = dict.fromkeys(found.folders, "handed in, but not in the gradebook: run autograde again")
                 for entry, remedy in found.misnamed.items():
-                    waiting.setdefault(entry.split("/")[0], f"not graded: submitted/{entry}: {remedy}")
+                    name = entry.removeprefix(f"{assignment.name}/").split("/")[0]  # also of week3_rope/ada
+                    waiting.setdefault(name, f"not graded: submitted/{entry}: {remedy}")
                 known = {student.id: student for student in gradebook.students}
                 for name in sorted(known.keys() | found.folders.keys()):
                     if not students or name in students:
