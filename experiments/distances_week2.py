@@ -20,7 +20,7 @@ MORE = {  # other choices: what is beside the six fast pairs
     "6 fast pairs and the 6 slowest": lambda w: (w <= 32) | (w >= w[-6]),
     "6 fast pairs and the next 6 (wavelengths 35 to 149)": lambda w: w < 150,
 }
-DENSE = "6 fast pairs and 6 between them (wavelengths 7 to 31)"
+DENSE = "6 fast pairs and one behind each of them (wavelengths 7 to 31)"
 REACHES = (3, 4, 5, 7, 11, 15, 23, 31, 39, 47, 63, 95, 127)
 WINDOWS = (4, 8, 16, 32, 64, 128)
 
@@ -112,7 +112,7 @@ def section():
             the model whatever the number of keys, and hiding keys repairs it only when hardly any are left. It is
             the right key whose score falls: with its familiar score alone the model is nearly as good as ever, with
             the familiar scores of all others it is worse. Slowness as such is not the cause: beside the six fast
-            pairs the six slowest do no harm, the next six do, and six between them do the most.
+            pairs the six slowest do no harm, the next six do, and one behind each of the six does the most.
             Familiar *distances* are not enough here: with the query at its true position and every distance clipped
             at 31 the model does as in a window of 32. Sinusoids carry positions, and the layer's scores depend on
             both.""",

@@ -122,13 +122,17 @@ class OrderReader(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
         self.read = nn.Linear(32, 1)
 
-    def forward(self, texts: Tensor) -> Tensor:
+    def forward(self, texts: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """Score texts (batch, n); ``hidden`` (batch, n, n) hides more keys of a causal model."""
         n = texts.shape[1]
         x = self.letters(texts)
         if self.positions is not None:
             x = x + self.positions[:n]
         q, k, v = (layer(x).unflatten(-1, (2, 16)).transpose(1, 2) for layer in self.project[:3])
-        out, self.weights = scaled_dot_product_attention(q, k, v, causal_mask(n, n) if self.causal else None)
+        mask = causal_mask(n, n) if self.causal else None
+        if mask is not None and hidden is not None:
+            mask = mask & ~hidden[:, None]
+        out, self.weights = scaled_dot_product_attention(q, k, v, mask)
         x = x + self.project[3](out.transpose(1, 2).flatten(2))
         return self.read((x + self.mlp(x)).mean(dim=1))[:, 0]
 
@@ -171,9 +175,12 @@ def ordering_accuracy(model: OrderReader, length: int) -> float:
 
 
 def trained_causal_map(model: OrderReader) -> dict[str, float]:
-    """Return the stronger head's mean weight between A and B in the trained causal model; the largest where masked."""
+    """Return the stronger head's mean weight between A and B in the trained causal model; the largest where masked;
+    and the accuracy with A and B hidden from each other."""
     texts, spots = ordering_texts(1000, 8, torch.Generator().manual_seed(99))
+    a, b = texts == 0, texts == 1
     with torch.no_grad():
+        apart = model(texts, (a[:, :, None] & b[:, None]) | (b[:, :, None] & a[:, None])) > 0
         model(texts)
     row = torch.arange(1000)
     b_on_a = model.weights[row, :, spots[:, 1], spots[:, 0]]  # (1000, heads)
@@ -184,6 +191,7 @@ def trained_causal_map(model: OrderReader) -> dict[str, float]:
         "B on A, B first": float(b_on_a[~a_first].max()),
         "A on B, B first": float(a_on_b[~a_first].mean(0).max()),
         "A on B, A first": float(a_on_b[a_first].max()),
+        "right, A and B hidden from each other": float((apart == a_first).float().mean()),
     }
 
 

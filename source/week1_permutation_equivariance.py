@@ -998,7 +998,7 @@ lab.table(["variance explained, 5 seeds", "marker: i", "marker: 1/(i+1)", "no ma
 #
 # <details><summary>After you have run it</summary>
 #
-# With a marker, the output reveals $\frac1{i+1}$: the read-out explains 0.83 to 0.91 of its variance in five seeds. The fraction $\frac1{i+1}$ says much about the first ten positions and little about the rest. So a read-out of $i$ itself explains only 0.42 to 0.44. Without the mask, a read-out explains nothing.
+# With a marker, the output reveals $\frac1{i+1}$: the read-out explains 0.83 to 0.91 of its variance in five seeds. A *linear* read-out of $i$ itself explains only 0.42 to 0.44, since $i$ is no linear function of $\frac1{i+1}$: even the exact fraction would explain only 0.49. Without the mask, a read-out explains nothing.
 #
 # Here, without a marker, no *linear* read-out works. (A share below 0 means: on new texts it does worse than always guessing the mean.) But the outputs draw closer to their mean as the text goes on, and a non-linear layer can use that. Chi et al. (2023) found this shrinking variance in language models without an encoding, both random and trained.
 # </details>
@@ -1211,7 +1211,7 @@ lab.table(["weight, in the stronger head", "mean above 0.7 if visible", "exactly
 #
 # <details><summary>After you have run it</summary>
 #
-# The map *is* the answer. Over 1,000 texts, in the stronger of the two heads, B puts a mean weight of 0.81 to 0.99 on A if A comes before it (five seeds), and exactly 0 if not. (The 0 is the mask's doing; what training has found is the large weight.) Compare that with what you wrote.
+# This one weight shows the answer. Over 1,000 texts, in the stronger of the two heads, B puts a mean weight of 0.81 to 0.99 on A if A comes before it (five seeds), and exactly 0 if not. (The 0 is the mask's doing; what training has found is the large weight.) It is not the only way: hide A and B from each other, and the accuracy is still 0.80 to 0.86, since the other letters see them as well. Compare that with what you wrote.
 # </details>
 
 # %% [markdown]

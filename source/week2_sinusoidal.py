@@ -703,7 +703,7 @@ lab.table(["positions", "weight three positions back, smallest"],
 #
 # You will hear that "beyond `max_len` learned embeddings are random". This mixes up two things:
 #
-# - a row that exists but was **never trained** still has its starting value (or a share of it, with weight decay);
+# - a row that exists but was **never trained** still has its starting value (weight decay, if any, shrinks it);
 # - a row **past the end** does not exist. The code must raise an error.
 #
 # With a checkpoint, also check which row position 0 uses. RoBERTa begins at row 2; BART and OPT have two more rows than positions (transformers 5.23: [`RobertaEmbeddings`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/roberta/modeling_roberta.py), [`BartLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/bart/modeling_bart.py), [`OPTLearnedPositionalEmbedding`](https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/opt/modeling_opt.py)).
@@ -1013,7 +1013,7 @@ plt.show()
 #
 # - **More keys alone do no harm unless they crowd the right one.** With the query at 31 all keys, up to 128, are as good as 32: the accuracy is 1.00. With the query at 4, all keys but four share position 0, right beside the key that it needs. Then the accuracy is 0.36, from 0.30 to 0.42.
 # - **New positions do harm, and the more keys a query there sees, the more.** Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With only the latest 4 keys the accuracy is 0.99, with the latest 32 it is 0.69, with all it is 0.49.
-# - **Slowness as such is not the cause.** The hands of the six fast pairs have been all the way round in training. With these pairs alone the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64). Pairs 6 to 11 (wavelengths 35 to 149) bring it down to 0.70 and 0.52. Six that lie between the six (wavelengths 7 to 31) do most, 0.54 and 0.37 (means of five seeds).
+# - **Slowness as such is not the cause.** The hands of the six fast pairs have been all the way round in training. With these pairs alone the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64). Pairs 6 to 11 (wavelengths 35 to 149) bring it down to 0.70 and 0.52. One new pair behind each of the six (wavelengths 7 to 31) does most, 0.54 and 0.37 (means of five seeds).
 #
 # Are familiar *distances* enough? Leave the query where it is, and move every key farther back than 31 to the position 31 back. Now every distance is familiar, but the positions are new. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer's scores depend on both positions. Week 3 builds a score that knows the offset alone, and asks again.
 #
@@ -1271,7 +1271,7 @@ lab.table(["how far a term moves", *terms], rows)
 #
 # <details><summary>1. Why sine and cosine, and not only sine?</summary>
 #
-# The pair is a point on a circle, and a move by $k$ rotates this point: that is linear, and the same everywhere. From a sine alone you cannot compute the sine $k$ positions later, since $\sin a$ does not determine $\cos a$.
+# The pair is a point on a circle, and a move by $k$ rotates this point: that is linear, and the same everywhere. From a sine alone no matrix gives the sine $k$ positions later: $\sin(a+b)$ needs $\cos a$ as well.
 # </details>
 #
 # <details><summary>2. Why many frequencies?</summary>
