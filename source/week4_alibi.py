@@ -1109,7 +1109,7 @@ plt.show()
 # | three back, RoPE | 1.00 | 0.12–0.13 |
 # | three back, RoPE clipped | 1.00 | 1.00 |
 #
-# (a) ALiBi and RoPE learn the task; without positions the layer can count marked letters and read its own token, no more. (b) Beyond the training length ALiBi goes on almost unchanged (from 0.98 to 0.96), and RoPE falls to about the level of no position at all. New offsets are to blame: with its offsets clipped, RoPE does about as well as ALiBi.
+# (a) ALiBi and RoPE learn the task; without positions the layer can count marked letters and read its own token, no more. (b) Beyond the training length ALiBi loses little on average (from 0.98 to 0.96), and RoPE falls to about the level of no position at all. New offsets are to blame: with its offsets clipped, RoPE does about as well as ALiBi.
 #
 # (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task; clipped RoPE solves both without one.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
 # </details>
@@ -1212,7 +1212,7 @@ for ax, n_heads in zip(axes, (4, 8, 12)):
     ax.axvline(effective_window(2.0**-8), color=lab.GREY, linewidth=1, linestyle="--")
 axes[0].set_ylabel("head")
 axes[0].text(1000, 0, "window of\nslope 1/256", fontsize=9, va="center", color="#444444")
-fig.legend([bar, tick], ["bar: weight factor at least 1%", "tick: half-life"], loc="outside lower center", ncols=2)
+fig.legend([bar, tick], ["bar: effective window", "tick: half-life"], loc="outside lower center", ncols=2)
 plt.show()
 
 # %% [markdown]
