@@ -33,10 +33,15 @@ TOGETHER = {
     "127": (127, ()),
     "127, in pair 2 as 31": (127, (2,)),
     "127, in pair 3 as 31": (127, (3,)),
+    "127, in pair 2 as 47": (127, (2,), 47),
+    "127, in pair 3 as 47": (127, (3,), 47),
     "200": (200, ()),
     "200, in pair 1 as 31": (200, (1,)),
     "200, in pair 2 as 31": (200, (2,)),
     "200, in pair 3 as 31": (200, (3,)),
+    "200, in pair 1 as 47": (200, (1,), 47),
+    "200, in pair 2 as 47": (200, (2,), 47),
+    "200, in pair 3 as 47": (200, (3,), 47),
     "251": (251, ()),
 }
 PAIRS = {"0 to 2": range(3), "3": (3,), "4 to 7": range(4, 8)}  # the pairs that are clipped
@@ -71,8 +76,8 @@ def sent_to(far):
     return lambda pair, distance: torch.where(distance > TRAINED - 1, far, distance)
 
 
-def sent_to_but(far, familiar):
-    return lambda pair, distance: torch.where(distance > TRAINED - 1, 31 if pair in familiar else far, distance)
+def sent_to_but(far, pairs, known=31):
+    return lambda pair, distance: torch.where(distance > TRAINED - 1, known if pair in pairs else far, distance)
 
 
 def clipped_in(pairs, reach=31):
@@ -246,9 +251,9 @@ def section():
             which training showed (ten turns of pair 0, one of pair 2), {sent[63]}. Clipped at 31 alone, pairs 0 to 2
             bring the loss down to {in_pairs["0 to 2"]}, pair 3 to {in_pairs["3"]}, pairs 4 to 7 to nothing better
             ({in_pairs["4 to 7"]}). Pairs act together: at 127 pair 3 is at a new angle while pair 2 is where it is at
-            0, and either one counted as 31 mends most of it; at 251 pair 2 is there again, pair 3 at an angle it
-            knows; at 200 pair 3 is at an angle it knows, too, and pair 1, 2 or 3 counted as 31 mends most of it. A
-            window breaks between 96 and 128 keys.""",
+            0, and pair 3 counted as 31 or 47 mends most of it, pair 2 half of it as 31 and little as 47; at 251 pair 2
+            is there again, pair 3 at an angle it knows; at 200 pair 3 is at an angle it knows, too, and pair 1, 2 or 3
+            counted as 31 mends most of it, as 47 only pair 1 or 3. A window breaks between 96 and 128 keys.""",
             """What the loss cannot show: a window of 8 costs hardly more than one of 32, so this model makes next to
             no use of far characters, and its loss does not say what a cut loses. The needle does. **Clipping loses
             nothing there**: all keys stay, content finds the needle, and the clipped model finds more needles than the

@@ -469,7 +469,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Near position 0 the two rotations hardly differ, and the last keys had nearly the current base: a dozen keys at each end are nearly right (the figure averages 128). Between them the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
+# Near position 0 the two rotations hardly differ, and the last keys had nearly the current base: some eight keys at each end are nearly right (the figure averages 128). Between them the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
 # </details>
 
 # %% [markdown]
@@ -1434,7 +1434,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # ### BEGIN MARK SCHEME
 # 1 point per part; half points are allowed.
 #
-# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Of these only pair 3, just past the boundary, matters: repairing it alone brings 1.44/1.76/2.37 at 2x/4x/8x (means of five seeds), all five 1.46/1.82/2.32, pairs 4 to 7 without it nothing (1.75/3.08/3.25; unrepaired 1.75/3.06/3.31). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
+# 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Of these only pair 3, just past the boundary, matters: repairing it alone brings 1.44/1.76/2.37 at 2x/4x/8x (means of five seeds), all five 1.46/1.82/2.32, pairs 4 to 7 without it little (1.75/3.08/3.25; unrepaired 1.75/3.06/3.31). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
 # 2. The bias is a fixed slope times distance: a far key is penalised more than any key before, in the direction training has already shown; no new vectors or angles (half a point). A model that only looks at its last few dozen characters would have the same flat curve: the loss did not fall below that of 1x (half a point).
 # 3. All keys at familiar distances (clipped at 31): 1.40 at 8x, against 1.37 at 1x and 3.31 unchanged; 64 keys at new distances: 2.56. So new distances do the damage; more keys cost 0.03 nats at familiar distances and 0.75 at new ones, where they offer more of these (half a point; the student's own run instead of the five seeds is fine; "keys have no part in it" alone gets none of this half). The clip takes away order and distance beyond 31, but no key; the window takes away the far keys themselves. The loss shows neither, since the model makes next to no use of far characters: a window of 8 has 1.40 (half a point).
 # 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it; slowing pair 0 alone (Figure 5.11) hurts at 2x, too: 2.09 instead of 1.75 (half a point). Mostly the choice of s: at the best s for each, YaRN leads by 0.05 (-0.01 to 0.12) at 8x instead of 1.15; at s = n/L pairs leave their arcs with NTK, which wants a larger s (half a point).
@@ -1443,7 +1443,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 
 # %% [markdown] nbgrader={"grade_id": "extrapolation_explained", "grade": true, "solution": true, "points": 5}
 # ### BEGIN SOLUTION
-# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but of these only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five is no better at 2x and 4x, and at 8x better in two runs of five (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring nothing (1.75/3.08/3.25). Meeting new angles is not enough.
+# 1. The boundary is $\frac{16}{2}\ln(64/2\pi)/\ln 10\,000=2.02$: pairs 0, 1, 2 complete a turn within 64 characters, pairs 3 to 7 never do. All five meet new angles beyond 64, but of these only pair 3, the first past the boundary, needs a repair. Repairing it alone brings the loss from 1.75/3.06/3.31 at 2x/4x/8x to 1.44/1.76/2.37 (means of five seeds). Repairing all five is no better at 2x and 4x, and at 8x better in two runs of five (1.46/1.82/2.32), and pairs 4 to 7 without pair 3 bring little (1.75/3.08/3.25). Meeting new angles is not enough.
 #
 # 2. ALiBi subtracts slope × distance. A key at a distance never met is penalised more than any key before, in the direction training has already taught; there is no new vector and no new angle. But a model that looks at the last 30 characters only would have the same flat curve. The loss at 512 is not lower than at 64, so nothing shows that the other 448 characters are used.
 #
@@ -1465,9 +1465,9 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Pairs 4 to 7 hardly serve as positions: held still, they cost the shipped model 0.002 nats at 64 characters. So it is plausible that their new angles do little harm. Figure 5.11 cannot acquit pairs 0 to 2: slowing them also spoils near distances, and that hides any gain at far ones. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
 #
-# How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. Repair either, and most of the harm is gone. In the shipped model the loss at 8x is 3.12 with all far distances counted as 127. With pair 3 alone counted as 31 it is 1.63, with pair 2 alone 2.17.
+# How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. In the shipped model the loss at 8x is 3.12 with all far distances counted as 127. Pair 3 alone at a known angle mends most of it: 1.63 counted as 31, 1.56 as 47. Pair 2 alone mends half as 31 (2.17), half a turn away, and little as 47 (2.87).
 #
-# Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47. Nor does it take a new angle of pair 3: at 200 it is back at one that it knows, and the loss is 2.38. With pair 1, 3 or 2 alone counted as 31 it is 1.47, 1.58 or 1.70.
+# Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47. Nor does it take a new angle of pair 3: at 200 it is back at one that it knows, and the loss is 2.38. With pair 1, 3 or 2 alone counted as 31 it is 1.47, 1.58 or 1.70, and as 47 it is 1.63, 1.51 or 2.81.
 #
 # **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. T5's bias is different. It meets no new bucket, yet its loss rises by 0.69 with all keys and by only 0.06 with 64. So more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #
