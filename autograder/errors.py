@@ -104,14 +104,6 @@ def visible(text: str) -> str:
     return "".join(kept)
 
 
-class LimitExceeded(Exception):
-    """A submission went over a limit; ``kind`` is the class of error that its code gets."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
 class BrokenCheck(Exception):
     """The course's own check failed to work; nobody may lose points for that."""
 

@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from autograder.errors import LimitExceeded
+from autograder.errors import StudentError
 from autograder.grading.sandbox.limits import (
     MAX_CALLBACK_BYTES,
     MAX_CALLBACKS,
@@ -49,9 +49,9 @@ def test_a_lent_function_is_called_with_little_and_not_for_ever() -> None:
     watching = monitor()
     for _ in range(MAX_CALLBACKS):
         watching.count_callback(MAX_CALLBACK_BYTES)
-    with pytest.raises(LimitExceeded, match="more than 1000 times"):
+    with pytest.raises(StudentError, match="more than 1000 times"):
         watching.count_callback(0)
-    with pytest.raises(LimitExceeded, match="more than 256 kB"):
+    with pytest.raises(StudentError, match="more than 256 kB"):
         monitor().count_callback(MAX_CALLBACK_BYTES + 1)
 
 
@@ -59,7 +59,7 @@ def test_what_a_lent_function_costs_is_the_submissions() -> None:
     watching = monitor()
     watching.charge_callback(0.5, 0.5)
     assert watching.budget.cpu == Limits().total_cpu - 0.5
-    with pytest.raises(LimitExceeded, match="ran for more than 1 seconds"):
+    with pytest.raises(StudentError, match="ran for more than 1 seconds"):
         watching.charge_callback(0.6, 0.6)
 
 

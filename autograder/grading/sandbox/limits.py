@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from autograder.errors import LimitExceeded
+from autograder.errors import StudentError
 from autograder.grading.sandbox.process_tree import ProcessTree, Usage
 
 MAX_CALLBACKS = 1000
@@ -119,7 +119,7 @@ class UsageMonitor:
         self.start = job.charged
 
     def look(self) -> None:
-        """Charge the time since the last look, about every quarter of a second; raise ``LimitExceeded`` above a limit.
+        """Charge the time since the last look, about every quarter of a second; raise ``StudentError`` above a limit.
         Time is idle only if no process wants the CPU, so a machine too busy to run the submission charges nothing. A
         look charges at most two intervals of idle time, because a busy machine may look late."""
         if self.job.tree is None:
@@ -147,29 +147,32 @@ class UsageMonitor:
     def _judge(self, used: Usage) -> None:
         limits, cpu = self.limits, self.cpu_seconds
         if used.memory > limits.memory or self.job.ran_out_of_memory():
-            raise LimitExceeded("MemoryError", f"it used more than {limits.memory / 2**30:.1f} GB of memory")
+            raise StudentError(("MemoryError",), f"it used more than {limits.memory / 2**30:.1f} GB of memory")
         if used.gpu_memory > limits.gpu_memory:
-            raise LimitExceeded("MemoryError", f"it used more than {limits.gpu_memory / 2**30:.1f} GB of GPU memory")
+            raise StudentError(("MemoryError",), f"it used more than {limits.gpu_memory / 2**30:.1f} GB of GPU memory")
         if used.processes > limits.processes:
-            raise LimitExceeded("RuntimeError", f"it had more than {limits.processes} processes")
+            raise StudentError(("RuntimeError",), f"it had more than {limits.processes} processes")
         if used.started > limits.started:
-            raise LimitExceeded("RuntimeError", f"it started more than {limits.started} processes and threads")
+            raise StudentError(("RuntimeError",), f"it started more than {limits.started} processes and threads")
         if used.cpu - self.start > cpu:
-            raise LimitExceeded("TimeoutError", f"it used more than {cpu:g} seconds of CPU time")
+            raise StudentError(("TimeoutError",), f"it used more than {cpu:g} seconds of CPU time")
         if self.idle > self.idle_seconds:
-            raise LimitExceeded("TimeoutError", f"it waited for more than {self.idle_seconds:g} seconds")
+            raise StudentError(("TimeoutError",), f"it waited for more than {self.idle_seconds:g} seconds")
         if spent := self.grace.spent():
-            raise LimitExceeded("TimeoutError", spent)
+            raise StudentError(("TimeoutError",), spent)
 
     def count_callback(self, size: int) -> None:
         """Count one call of a function that the check handed out, with ``size`` bytes of tensors."""
         self.callbacks += 1
         if size > MAX_CALLBACK_BYTES:
-            raise LimitExceeded(
-                "RuntimeError", f"it called the function it was given with more than {MAX_CALLBACK_BYTES // 2**10} kB"
+            raise StudentError(
+                ("RuntimeError",),
+                f"it called the function it was given with more than {MAX_CALLBACK_BYTES // 2**10} kB",
             )
         if self.callbacks > MAX_CALLBACKS:
-            raise LimitExceeded("RuntimeError", f"it called the function it was given more than {MAX_CALLBACKS} times")
+            raise StudentError(
+                ("RuntimeError",), f"it called the function it was given more than {MAX_CALLBACKS} times"
+            )
 
     def charge_callback(self, cpu: float, wall: float) -> None:
         """Charge the submission for a callback, because it chose how often to call and with what. It was not idle for
@@ -178,8 +181,8 @@ class UsageMonitor:
         self.callback_cpu += cpu
         self._spend(cpu)
         if self.callback_cpu > self.cpu_seconds:
-            raise LimitExceeded(
-                "TimeoutError", f"the function it was given ran for more than {self.cpu_seconds:g} seconds"
+            raise StudentError(
+                ("TimeoutError",), f"the function it was given ran for more than {self.cpu_seconds:g} seconds"
             )
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from autograder.errors import LimitExceeded, SandboxError, StudentError
+from autograder.errors import SandboxError, StudentError
 from autograder.grading.sandbox.ahead import Ahead, Planned, request
 from autograder.grading.sandbox.crashes import CELL, Crashes
 from autograder.grading.sandbox.limits import Budget, UsageMonitor, kernel_limit
@@ -275,9 +275,9 @@ class Session:
                     # Otherwise an earlier cell's processes may have started them: a run without that cell will show.
                     self._cells_with_orphans.add(cell)
             return reply, reply_payload
-        except LimitExceeded as error:
+        except StudentError:  # it went over a limit
             self._abandon(culprit)
-            raise StudentError((error.kind,), str(error)) from None
+            raise
         except PeerSlow:
             self._abandon(culprit)
             raise StudentError(("TimeoutError",), f"it did not finish within {wall_seconds:g} seconds") from None
