@@ -201,12 +201,7 @@ class Check:
 
     def has_dtype(self, probe: Probe, dtype: torch.dtype, call: str) -> None:
         """Require a tensor of this dtype from ``probe``, whatever its values."""
-        step = HasDtype(probe, call, dtype=dtype)
-        step.answer_of = next((s for s in self.script.steps if s.probe is probe and isinstance(s, Agrees)), None)
-        if step.answer_of is None:
-            self._add(step)
-        else:
-            self._note(step)
+        self._add(HasDtype(probe, call, dtype=dtype))
 
     def follows(self, probe: Probe, call: str) -> None:
         """Require all tensors that the student's object returns to be on the device of its arguments."""

@@ -101,7 +101,6 @@ class Step:
     needs: tuple[Gate, ...] = ()
     group: int | None = None  # steps of one group are all asked, even if one of them misses
     watched: tuple[Any, ...] = ()  # arguments to check for changes in place
-    answer_of: "Step | None" = None  # an earlier step whose answer is used again if it was right
 
     leaves_record = False  # whether the diagnosis sees the answer
     remembers_errors = True  # whether it sees an error in any case

@@ -119,7 +119,7 @@ class _Replay:
         if isinstance(step, Reached):
             return None
         self._subject.at(step, bool(self._met) and not self._trial.missed)
-        answer, changed = self._asked(step)
+        answer, changed = asked(step, self._subject)
         record = Record(step, answer)
         if isinstance(step, Unchanged) and changed and isinstance(answer, Given):
             fault: Fault | None = step.changed(changed[0])
@@ -132,11 +132,6 @@ class _Replay:
         if fault is None:
             self._met[step] = answer
         return fault
-
-    def _asked(self, step: Step) -> tuple[Answer, list[Any]]:
-        if step.answer_of is not None and step.answer_of in self._met:
-            return self._met[step.answer_of], []
-        return asked(step, self._subject)
 
 
 def _for_all(step: Step) -> Sequence[Question]:
