@@ -18,11 +18,7 @@ class CourseError(AutograderError):
 
 
 class TextError(CourseError, ValueError):
-    """The text notebook breaks a rule of docs/authoring.md."""
-
-
-class RegionError(CourseError, ValueError):
-    """A region is unclosed, nested, or where it must not be."""
+    """A text notebook or its regions break a rule of docs/authoring.md."""
 
 
 class GradingError(AutograderError):

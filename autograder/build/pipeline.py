@@ -15,7 +15,7 @@ import autograder
 from autograder.build.preprocessors import PRODUCTS, source_digest
 from autograder.build.text import to_notebook, to_text
 from autograder.course import course_config, course_directory
-from autograder.errors import CourseError, RegionError, TextError
+from autograder.errors import CourseError, TextError
 from autograder.log import CapturedLog
 from autograder.manifest import MANIFEST, RELEASED_FILES, SHARED_FILES, SIMULATED_DEVICE
 
@@ -82,7 +82,7 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
     try:
         notebook = to_notebook(text.read_text(encoding="utf-8"))
         _compare_points(notebook, assignment)
-    except (TextError, RegionError) as error:
+    except TextError as error:
         raise TextError(f"source/{text.name}: {error}; see docs/authoring.md") from error
     (source / f"{assignment}.ipynb").write_text(_dump(notebook), encoding="utf-8")
     for name in (*SHARED_FILES, *RELEASED_FILES.get(assignment, ())):

@@ -14,7 +14,7 @@ from traitlets import Bool
 from autograder.build.full_answers import add_full_answers
 from autograder.build.regions import clear_hidden, clear_solution, clear_stock_solutions, replace_region, unmark
 from autograder.course import is_week
-from autograder.errors import RegionError
+from autograder.errors import TextError
 
 
 class ClearAnswers(NbGraderPreprocessor):
@@ -37,7 +37,7 @@ class ClearAnswers(NbGraderPreprocessor):
         if utils.is_solution(cell):
             cell.source = clear_solution(cell)
         elif replace_region(cell.source, "SOLUTION")[1]:
-            raise RegionError(f"a solution stands in cell {cell.get('id')}, which is no answer cell")
+            raise TextError(f"a solution stands in cell {cell.get('id')}, which is no answer cell")
         return cell, resources
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from nbformat.notebooknode import NotebookNode
 from traitlets.config import Config
 
-from autograder.errors import RegionError
+from autograder.errors import TextError
 
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
 TEXT_STUB = ("YOUR ANSWER HERE",)
@@ -20,18 +20,18 @@ def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[
     for line in source.split("\n"):
         if f"BEGIN {name}" in line:
             if inside:
-                raise RegionError(f"BEGIN {name} inside another one, {where}")
+                raise TextError(f"BEGIN {name} inside another one, {where}")
             inside = found = True
             indent = line[: len(line) - len(line.lstrip())]
             lines += [indent + text for text in stub]
         elif f"END {name}" in line:
             if not inside:
-                raise RegionError(f"END {name} without a BEGIN, {where}")
+                raise TextError(f"END {name} without a BEGIN, {where}")
             inside = False
         elif not inside:
             lines.append(line)
     if inside:
-        raise RegionError(f"BEGIN {name} without an END, {where}")
+        raise TextError(f"BEGIN {name} without an END, {where}")
     return "\n".join(lines), found
 
 
@@ -52,7 +52,7 @@ def clear_solution(cell: Mapping[str, Any]) -> str:
     stub = () if by_hand else CODE_STUB if cell["cell_type"] == "code" else TEXT_STUB
     source, found = replace_region(cell["source"], "SOLUTION", stub)
     if not found:
-        raise RegionError(f"the answer cell {cell.get('id')} needs a ### BEGIN SOLUTION … ### END SOLUTION region")
+        raise TextError(f"the answer cell {cell.get('id')} needs a ### BEGIN SOLUTION … ### END SOLUTION region")
     return source.rstrip("\n")
 
 
@@ -63,7 +63,7 @@ def clear_stock_solutions(notebook: NotebookNode, config: Config, assignment: st
     try:
         ClearSolutions(config=config).preprocess(notebook, {})
     except RuntimeError as error:
-        raise RegionError(f"source/{assignment}/{assignment}.ipynb: {error}") from error
+        raise TextError(f"source/{assignment}/{assignment}.ipynb: {error}") from error
 
 
 def clear_hidden(source: str) -> str:

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from autograder.build.full_answers import OPENING, TAG, add_full_answers
 from autograder.build.pipeline import _recorded_digest, build, import_week
 from autograder.build.preprocessors import ClearAnswers, FullAnswers, KeepSolution, ReleaseMetadata, StorePicturesOnce
-from autograder.build.regions import RegionError, clear_hidden, clear_solution, extract_region, replace_region
+from autograder.build.regions import clear_hidden, clear_solution, extract_region, replace_region
 from autograder.build.text import TextError, to_notebook, to_text
 from autograder.course import course_config
 from autograder.errors import CourseError
@@ -164,12 +164,12 @@ def test_rules_of_the_text(tmp_path: Path) -> None:
         to_notebook('# %% nbgrader={"grade_id": "a", "grade": true}\nprint(1)\n')
     with pytest.raises(TextError, match="a fold is called 'After it'"):
         to_notebook("# %% [markdown]\n# <details><summary>After it</summary>x</details>\n")
-    with pytest.raises(RegionError, match="needs"):
+    with pytest.raises(TextError, match="needs"):
         clear_solution({"cell_type": "code", "metadata": {}, "source": "x = 1"})
-    with pytest.raises(RegionError, match="without an END, in the cell that begins 'f = 1'"):
+    with pytest.raises(TextError, match="without an END, in the cell that begins 'f = 1'"):
         replace_region("f = 1\n### BEGIN SOLUTION\nx", "SOLUTION")
     for new_cell in (new_code_cell, new_markdown_cell):
-        with pytest.raises(RegionError, match="no answer cell"):
+        with pytest.raises(TextError, match="no answer cell"):
             ClearAnswers().preprocess_cell(new_cell("### BEGIN SOLUTION\nx\n### END SOLUTION"), {}, 0)
 
 
@@ -193,7 +193,7 @@ def test_text_and_manifest_have_the_same_exercises_and_points(
 def test_every_hidden_region_of_a_cell_is_removed() -> None:
     region = "### BEGIN HIDDEN TESTS\nassert secret\n### END HIDDEN TESTS\n"
     assert clear_hidden(f"first()\n{region}second()\n{region}") == "first()\nsecond()"
-    with pytest.raises(RegionError, match="without an END"):
+    with pytest.raises(TextError, match="without an END"):
         clear_hidden("### BEGIN HIDDEN TESTS\nassert secret")
 
 
