@@ -33,18 +33,6 @@ NAMES = (
     "jacobi",
     "kepler",
     "lovelace",
-    "markov",
-    "noether",
-    "oresme",
-    "pascal",
-    "quine",
-    "ramanujan",
-    "shannon",
-    "turing",
-    "ulam",
-    "viete",
-    "weyl",
-    "zeno",
 )
 
 # Each key cancels the earlier mistake that is its value, which would make the answer right: no student gets both.
