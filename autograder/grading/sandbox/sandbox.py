@@ -106,14 +106,12 @@ class Sandbox:
             pid = peer_pid(ours)
             ours.settimeout(None)
             hello, _ = connection.receive(HELLO_SECONDS)
+            if hello.get("hello") != token:
+                raise WireError(str(hello.get("failed", hello)))
         except (OSError, WireError) as error:
             lent.close()
             self._end(number)
-            raise SandboxError(f"the sandbox did not answer ({error}); {self._read_log()}") from error
-        if hello.get("hello") != token:
-            lent.close()
-            self._end(number)
-            raise SandboxError(f"a submission's sandbox could not be set up: {hello.get('failed', hello)}")
+            raise SandboxError(f"a submission's sandbox could not be set up: {error}; {self._read_log()}") from error
         group = self._group_for(pid)
         tree = ProcessTree(pid, memory_of(pid), self.device == "cuda", group is None) if pid else None
         return Job(self, number, connection, lent, tree, group)
