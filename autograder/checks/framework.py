@@ -8,7 +8,7 @@ for answers that meet a condition are written in a `with check.holds(...):` bloc
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -254,7 +254,6 @@ class Check:
         return Gate(True, step, self._needs)
 
 
-@cache  # a few hundred blocks in all
 def _mix(seed: int, text: str) -> int:
     """Return a block's seed, made from the class's seed (stable across Python versions and processes)."""
     value = seed & 0xFFFFFFFF
