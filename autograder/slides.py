@@ -13,6 +13,7 @@ from nbformat import v4
 from autograder.course import is_week
 from autograder.errors import CourseError
 from autograder.lecture import choose
+from autograder.pages import TEMPLATES
 from autograder.site.formulas import TAG, draw, write_font
 from autograder.site.week import read_week
 
@@ -30,7 +31,8 @@ def write_slides(root: Path, assignment: str, target: Path) -> tuple[Path, int]:
     slides = choose(week)
     notebook = v4.new_notebook(cells=[cell for slide in slides for cell in slide.cells()])
     notebook.metadata.title = f"Week {week.number} · {week.title}"
-    page, _ = _Exporter(template_name="slides").from_notebook_node(notebook)
+    exporter = _Exporter(template_name="slides", extra_template_basedirs=[str(TEMPLATES)])  # type: ignore[no-untyped-call]
+    page, _ = exporter.from_notebook_node(notebook)
     folder = target / assignment
     shutil.rmtree(folder, ignore_errors=True)
     for name in REVEAL:
@@ -54,9 +56,6 @@ class _Renderer(IPythonRenderer):
 
 
 class _Exporter(SlidesExporter):
-    def __init__(self, **options: object) -> None:
-        super().__init__(extra_template_basedirs=[str(Path(__file__).parent / "templates")], **options)  # type: ignore[no-untyped-call]
-
     @pass_context
     def markdown2html(self, context: object, source: str) -> str:
         return str(MarkdownWithMath(renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source))
