@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -115,11 +114,10 @@ def scope_command() -> list[str]:
     if not runtime or not os.path.exists(f"{runtime}/systemd/private"):
         return []
     command = ["systemd-run", *manager, "--scope", "--quiet", "--collect", "--property=Delegate=yes"]
-    return command if _works(tuple(command)) else []
+    return command if _works(command) else []
 
 
-@lru_cache(maxsize=1)
-def _works(command: tuple[str, ...]) -> bool:
+def _works(command: list[str]) -> bool:
     """Whether systemd runs this command here: its manager may exist and still refuse."""
     try:
         return subprocess.run([*command, "true"], capture_output=True, timeout=20, check=False).returncode == 0
