@@ -1,6 +1,5 @@
 """Recognise cells that have lost their ids: the course's own by their text, code answers by the name they define."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -22,7 +21,6 @@ from autograder.grading.submission.pieces import (
 
 HEAD = 60  # first characters that identify a text of the course after a change
 SURE = 40  # shortest text of a course cell that is searched for inside other cells
-MOST_COPIES = 50  # pieces of one cell, counted from below; those above are the student's own
 
 
 @dataclass
@@ -53,7 +51,6 @@ class Recognition:
         self._read_comments()
         self._recognise_texts()
         self._recognise_names()
-        self._let_go_of_many()
 
     def _read_comments(self) -> None:
         """Turn comments back into texts of the course: a notebook that was saved as a script has them as comments."""
@@ -61,15 +58,6 @@ class Recognition:
             text = uncommented(piece.source) if piece.place is None and piece.is_code else ""
             if text[:HEAD] in self.by_head:
                 piece.cell = NotebookNode(piece.cell, cell_type="markdown", source=text)
-
-    def _let_go_of_many(self) -> None:
-        """Unmatch all but the last ``MOST_COPIES`` pieces of a cell: parsing more is slow, and no answer has more."""
-        counted: Counter[str] = Counter()
-        for piece in reversed(self.pieces):
-            if piece.place is not None:
-                counted[piece.place.id] += 1
-                if counted[piece.place.id] > MOST_COPIES:
-                    piece.place = None
 
     def of(self, cell: Cell) -> list[Piece]:
         return [piece for piece in self.pieces if piece.place is cell]
