@@ -13,19 +13,7 @@ import sys
 from typing import Any
 
 from isolation import close_walls, make_dumpable, set_limits  # from sandbox/worker
-from PIL import (  # noqa: F401  a format is known once its module is imported
-    AvifImagePlugin,
-    BmpImagePlugin,
-    GifImagePlugin,
-    Image,
-    ImageFile,
-    ImageOps,
-    JpegImagePlugin,
-    MpoImagePlugin,
-    PngImagePlugin,
-    TiffImagePlugin,
-    WebPImagePlugin,
-)
+from PIL import Image, ImageFile, ImageOps
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 PHOTOS = ("JPEG", "MPO")  # a phone's JPEG with a second picture, for depth, is an MPO
@@ -40,6 +28,7 @@ ALL_CPU_SECONDS = 30  # for all pictures of a notebook; the last one started may
 LIMITS: dict[str, Any] = {"memory": 2**30, "cpu_seconds": CPU_SECONDS, "file_size": 2**26, "processes": 64}
 HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
+Image.init()  # before the forks; `open` alone would know only five formats
 Image.MAX_IMAGE_PIXELS = None  # `small` has limits of its own
 
 
