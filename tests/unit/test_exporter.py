@@ -11,7 +11,6 @@ from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder.errors import GradingFailed
 from autograder.grading.plugins.autograde import CourseAutograde, why_refused
 from autograder.grading.plugins.exporter import SubmissionExporter
 from autograder.grading.plugins.generate_feedback import CourseFeedback
@@ -29,11 +28,6 @@ def test_making_one_starts_no_process_no_thread_and_takes_no_lock(tmp_path: Path
     exporter = made(tmp_path)
     assert family(os.getpid()) <= before and threading.active_count() == threads and list(tmp_path.iterdir()) == []
     assert (exporter.options.workers, exporter.options.isolate, exporter.options.limits) == (3, False, {"memory": 5})
-
-
-def test_outside_a_run_nothing_is_graded(tmp_path: Path) -> None:
-    with pytest.raises(GradingFailed, match="not part of a run"):
-        made(tmp_path).from_filename("a.ipynb", {"nbgrader": {"student": "ada", "assignment": "w"}})
 
 
 @pytest.mark.parametrize("make", [CourseAutograde, CourseFeedback])

@@ -8,7 +8,6 @@ from nbconvert.exporters import NotebookExporter
 from nbgrader.preprocessors import AssignLatePenalties
 from traitlets import Dict, Enum, Integer, Unicode
 
-from autograder.errors import GradingFailed
 from autograder.grading.messages import Options, wanted_device
 from autograder.grading.sandbox.limits import Limits
 
@@ -37,10 +36,7 @@ class SubmissionExporter(NotebookExporter):
         self, filename: str, resources: dict[str, Any] | None = None, **kwargs: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Save the verdicts of a submitted file in the gradebook and return its rebuilt notebook with them."""
-        if resources is None or "autograder" not in resources:
-            raise GradingFailed(
-                f"{filename} was not part of a run; start it with `nbgrader autograde`, by the course's nbgrader_config.py"
-            )
+        assert resources is not None  # `CourseAutograde` gives them
         resources |= {"output_extension": self.file_extension, "seconds_late": 0.0}
         notebook = resources["autograder"].notebook
         for preprocessor in self._preprocessors:  # unlike nbconvert: no copy, no check after each
