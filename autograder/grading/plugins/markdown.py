@@ -6,7 +6,6 @@ another exercise's box. So no text keeps an id, a name, a label or a form.
 
 from html import escape
 from html.parser import HTMLParser
-from urllib.parse import quote
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
@@ -42,8 +41,7 @@ FORBIDDEN_TAGS = frozenset(
 @pass_context
 def markdown2html(context: Context, source: str) -> str:
     """Replace nbconvert's filter of this name. Text that takes too long to render is shown as it was written."""
-    pasted = context.get("cell", {}).get("attachments", {})
-    attachments = {form(name): data for name, data in pasted.items() for form in (str, quote)}  # mistune quotes names
+    attachments = context.get("cell", {}).get("attachments", {})
 
     def rendered() -> str:
         renderer = MathRenderer(escape=False, attachments=attachments)
