@@ -36,7 +36,9 @@ def gradebook(tmp_path: Path) -> Gradebook:
 
 
 def exported(gradebook: Gradebook, path: Path, **chosen: object) -> dict[tuple[str, str], dict[str, str]]:
-    GradesWithReasons(to=str(path), **chosen).export(gradebook)
+    course = NbGrader()
+    course.coursedir = CourseDirectory(root=str(path.parent))
+    GradesWithReasons(parent=course, to=str(path), **chosen).export(gradebook)
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert all(list(row) == COLUMNS for row in rows)
@@ -78,9 +80,7 @@ def test_students_and_assignments_can_be_chosen(gradebook: Gradebook, tmp_path: 
 def test_who_has_handed_in_and_is_not_in_the_gradebook_has_a_row(gradebook: Gradebook, tmp_path: Path) -> None:
     for folder in ("dirac/week1", "cantor/Week 1", "week2/cantor"):
         (tmp_path / "submitted" / folder).mkdir(parents=True)
-    course = NbGrader()
-    course.coursedir = CourseDirectory(root=str(tmp_path))
-    rows = exported(gradebook, tmp_path / "grades.csv", parent=course)
+    rows = exported(gradebook, tmp_path / "grades.csv")
     row = rows["week1", "dirac"]
     assert (row["score"], row["reason"]) == ("", "handed in, but not in the gradebook: run autograde again")
     assert [rows[week, "cantor"]["score"] for week in ("week1", "week2")] == ["", ""]

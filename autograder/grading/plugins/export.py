@@ -7,7 +7,7 @@ from nbgrader.api import Assignment, Gradebook, MissingEntry, Student
 from nbgrader.plugins import ExportPlugin
 
 from autograder.grading.plugins.gradebook import reason_not_graded
-from autograder.grading.submission.folders import Submissions, find_submissions
+from autograder.grading.submission.folders import find_submissions
 
 COLUMNS = [
     "assignment",
@@ -33,7 +33,6 @@ class GradesWithReasons(ExportPlugin):
 
     def export(self, gradebook: Gradebook) -> None:
         destination = self.to or "grades.csv"
-        course = getattr(self.parent, "coursedir", None)
         students, assignments = {str(name) for name in self.student}, {str(name) for name in self.assignment}
         with open(destination, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS)
@@ -41,7 +40,7 @@ class GradesWithReasons(ExportPlugin):
             for assignment in gradebook.assignments:
                 if assignments and assignment.name not in assignments:
                     continue
-                found = find_submissions(course, assignment.name) if course else Submissions()
+                found = find_submissions(self.parent.coursedir, assignment.name)
                 waiting = dict.fromkeys(found.folders, "handed in, but not in the gradebook: run autograde again")
                 for entry, remedy in found.misnamed.items():
                     name = entry.removeprefix(f"{assignment.name}/").split("/")[0]  # also of week3_rope/ada
