@@ -143,11 +143,6 @@ def within(device: str) -> torch.Tensor:
         return torch.arange(3) + torch.tensor([1, 2, 3])
 
 
-def seeded(device: str) -> bool:
-    first = torch.randn(3, generator=torch.Generator(device).manual_seed(1), device=device)
-    return torch.equal(first, torch.randn(3, generator=torch.Generator(device).manual_seed(1), device=device))
-
-
 def seeded_for_all(device: str) -> bool:
     torch.manual_seed(1)
     first = torch.randn(3, device=device)
@@ -265,7 +260,6 @@ PROGRAMS = [
     Program("inference mode", without_gradients, THERE, DOCUMENTED),
     Program("another tensor's data", given_data, THERE, EXPECTED),
     # random numbers
-    Program("a generator there", seeded, HERE, DOCUMENTED),
     Program("manual_seed", seeded_for_all, HERE, DOCUMENTED),
     Program(
         "a CPU generator",

@@ -5,9 +5,9 @@ forgets ``device=`` fails as it does on a GPU, with the same message. Importing 
 PyTorch's hooks for back ends written in Python; a second copy in the same process finds the device and changes nothing.
 
 It cannot show a GPU's memory and streams, the rounding and order of summation of its kernels, or that an index out of
-range makes a GPU unusable. It does not simulate ``torch.compile``, LSTM and GRU, storages and addresses in memory,
-shapes changed in place in inference mode, or that the CPU refuses a GPU's generator. ``torch.accelerator`` knows only
-one accelerator: on a machine with a GPU it no longer names that one, and says that none is available.
+range makes a GPU unusable. It does not simulate ``torch.compile``, LSTM and GRU, ``torch.Generator``, storages and
+addresses in memory, or shapes changed in place in inference mode. ``torch.accelerator`` knows only one accelerator: on
+a machine with a GPU it no longer names that one, and says that none is available.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import functools
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import backend_registration
@@ -127,37 +127,6 @@ class SimulatedTensor(torch.Tensor):
         raise TypeError(NOT_FOR_NUMPY)
 
 
-class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
-    """Makes every generator an instance of `SimulatedGenerator`, which replaces ``torch.Generator``."""
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, torch._C.Generator)
-
-
-class SimulatedGenerator(torch._C.Generator, metaclass=_AnyGenerator):
-    """``torch.Generator(device)``, also for this device: PyTorch has no hook for a generator written in Python."""
-
-    ours: ClassVar[set[int]] = set()  # addresses in C++, because C++ gives Python other objects for the same generator
-    _cdata: int
-
-    def __new__(cls, device: Any = "cpu") -> Any:
-        if torch.device(device).type != NAME:
-            return torch._C.Generator(device)
-        generator: SimulatedGenerator = super().__new__(cls)
-        cls.ours.add(generator._cdata)
-        return generator
-
-    def __init__(self, device: Any = "cpu") -> None:
-        super().__init__()
-
-    def __del__(self) -> None:
-        self.ours.discard(self._cdata)
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        return torch.device(DEVICE)
-
-
 class DeviceModule:
     """``torch.simulated``: the functions that PyTorch calls for a device."""
 
@@ -239,9 +208,9 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         kwargs["device"] = CPU
     if kind.first_factor is not None:
         _require_real(kind, near[kind.first_factor].dtype)
-    if generator is not None and generator._cdata not in SimulatedGenerator.ours:
+    if generator is not None:
         raise RuntimeError(f"Expected a '{NAME}' device type for generator but found 'cpu'")
-    if kind.is_random and generator is None:
+    if kind.is_random:
         with device_module.own_random_numbers():
             result = op(*near, **kwargs)
     else:
@@ -339,7 +308,6 @@ def _set_up(module: DeviceModule) -> list[torch.library.Library]:
     torch.autograd.set_multithreading_enabled(False)
     backend_registration._setup_privateuseone_for_python_backend(NAME, module)
     torch.serialization.add_safe_globals([SimulatedTensor])
-    torch.Generator = SimulatedGenerator  # type: ignore[misc]
     fallback, direct = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     fallback.fallback(lambda op, *args, **kwargs: _run(op, args, kwargs), "PrivateUse1")
     for op in DIRECT:
