@@ -20,6 +20,7 @@ from autograder.grading.pipeline import NO_ISOLATION
 from autograder.grading.plugins.autograde import CourseAutograde
 from autograder.grading.plugins.generate_feedback import CourseFeedback
 from autograder.grading.plugins.gradebook import Score, has_gradebook, open_gradebook, out_of_range, scores
+from autograder.grading.plugins.penalties import renew_penalties
 from autograder.grading.plugins.score_log import score_log, write_log
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
 from autograder.grading.submission.folders import find_submissions
@@ -137,7 +138,7 @@ def write_feedback(root: Path, assignment: str) -> int:
     pages, written, as_before = _feedback_pages(root, assignment)
     said = f"wrote {written} feedback page{'s' * (written != 1)}" if written else "no feedback page has changed"
     also = f" ({as_before} {'are' if as_before > 1 else 'is'} up to date)" if as_before else ""
-    console.print(f"{said}{also}, for example {pages[0].relative_to(root)}")
+    console.print(f"{said}{also}, for example {max(pages, key=lambda page: page.stat().st_mtime).relative_to(root)}")
     return 0
 
 
@@ -152,6 +153,7 @@ def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
         raise GradingFailed(f"feedback could not be written: {_last_line(log, error)}") from None
     if converter.restored:
         console.print(f"[yellow]gradebook:[/yellow] {escape(converter.restored)}", highlight=False)
+    _say_penalties(converter.penalties)
     pages = sorted(root.glob(f"feedback/*/{assignment}/{assignment}.html"))
     return pages, len(converter.assignments), converter.up_to_date
 
@@ -160,10 +162,7 @@ def report(root: Path, assignment: str) -> int:
     """Write the class report."""
     from autograder.report import write_report  # draws, so it imports matplotlib
 
-    course = course_directory(root, assignment)
-    standing = scores(course, assignment) if has_gradebook(course) else []
-    if not standing:
-        raise _nothing_graded(assignment)
+    course, standing = _graded(root, assignment)
     path = write_report(root, assignment, standing, _was_isolated(root, assignment))
     with open_gradebook(course) as gradebook:
         write_log(score_log(gradebook, assignment), path.with_name(f"{assignment}-score-log.csv"))
@@ -187,10 +186,7 @@ def regrade_requests(root: Path, assignment: str) -> int:
 
 def lms(root: Path, assignment: str, system: str, per_exercise: bool) -> int:
     """Write a week's points as the table that a learning management system imports."""
-    course = course_directory(root, assignment)
-    standing = scores(course, assignment) if has_gradebook(course) else []
-    if not standing:
-        raise _nothing_graded(assignment)
+    course, standing = _graded(root, assignment)
     points = columns(assignment, exercises(root, assignment), standing, per_exercise)
     made = table(system, _people(course), points)
     path = root / "report" / f"{assignment}-{system}.csv"
@@ -226,6 +222,22 @@ def similarity(root: Path, assignment: str, earlier: str) -> int:
         f"wrote {found.path.relative_to(root)}: {found.compared} submissions, pairs above the line: {above}{said}"
     )
     return 0
+
+
+def _graded(root: Path, assignment: str) -> tuple[CourseDirectory, list[Score]]:
+    """Return every student's standing, after working out late penalties anew. Raises ``CourseError`` if there is none."""
+    config = course_config(root)
+    course = course_directory(root, assignment, config)
+    if has_gradebook(course):
+        _say_penalties(renew_penalties(course, assignment, config))
+        if standing := scores(course, assignment):
+            return course, standing
+    raise _nothing_graded(assignment)
+
+
+def _say_penalties(changed: str) -> None:
+    if changed:
+        console.print(f"[yellow]late penalties, worked out anew:[/yellow] {escape(changed)}", highlight=False)
 
 
 def _nothing_graded(assignment: str) -> CourseError:

@@ -6,10 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from nbgrader.api import Gradebook
-from nbgrader.preprocessors import AssignLatePenalties
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
 
 from autograder.errors import CourseError
 from autograder.grading.plugins import nbgrader_patches
+from autograder.grading.plugins.penalties import renew_penalties
 from autograder.late import DAY, LateDays, LateTable, read_late_table
 
 HEADER = "student,week,days\n"
@@ -94,7 +96,7 @@ def test_a_table_in_another_encoding_ends_no_server(root: Path) -> None:
 
 
 def test_nbgrader_takes_the_penalty_off(root: Path) -> None:
-    """By nbgrader's own preprocessor: three days late in week 3, one in week 4, and two grace days."""
+    """Three days late in week 3, one in week 4, and two grace days; and again when points and table have changed."""
     nbgrader_patches.apply()
     url = f"sqlite:///{root}/gradebook.db"
     with Gradebook(url) as gradebook:
@@ -111,21 +113,19 @@ def test_nbgrader_takes_the_penalty_off(root: Path) -> None:
             gradebook.find_grade("x", week, week, "ada").auto_score = 5.0
         gradebook.db.commit()
 
-    def penalties() -> list[float | None]:
-        found = []
-        for week in ("week3_rope", "week4_alibi"):
-            where = {"assignment": week, "notebook": week, "student": "ada", "db_url": url}
-            preprocessor = AssignLatePenalties(plugin_class=LateDays)
-            preprocessor.config.LateDays.table = str(root / "late.csv")
-            preprocessor.preprocess(SimpleNamespace(cells=[]), {"nbgrader": where})
-            with Gradebook(url) as gradebook:
-                found.append(gradebook.find_submission_notebook(week, week, "ada").late_submission_penalty)
-        return found
+    config = Config(AssignLatePenalties={"plugin_class": LateDays}, LateDays={"table": str(root / "late.csv")})
+    course = CourseDirectory(root=str(root))
 
-    assert penalties() == [None, None]
+    def changed() -> list[str]:
+        return [renew_penalties(course, week, config) for week in ("week3_rope", "week4_alibi")]
+
+    assert changed() == ["", ""]
     (root / "late.csv").write_text(HEADER + "*,*,2\n")
-    assert penalties() == [0.5, 0.5]
+    assert changed() == ["ada 0 → 0.5", "ada 0 → 0.5"] and changed() == ["", ""]
     (root / "late.csv").write_text(HEADER + "*,*,2\nada,3,1\n")
-    assert penalties() == [0.0, 0.5]
+    assert changed() == ["ada 0.5 → 0", ""]
     (root / "late.csv").write_text(HEADER)
-    assert penalties() == [1.5, 0.5]
+    with Gradebook(url) as gradebook:
+        gradebook.find_grade("x", "week4_alibi", "week4_alibi", "ada").manual_score = 10.0
+        gradebook.db.commit()
+    assert changed() == ["ada 0 → 1.5", "ada 0.5 → 1"]

@@ -105,7 +105,7 @@ class CourseAutograde(Autograde):
                 with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
                     self._known = known_scores(gradebook, assignment)  # nobody else can count as done
                     self._look_for_students(late, {student.id for student in gradebook.students})
-                    self._look_at_due_date(gradebook.find_assignment(assignment).duedate)
+                    self._look_at_due_date(gradebook.find_assignment(assignment).duedate, bool(late))
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}
                 self._look_for_newer_files()
                 if not options.isolate:
@@ -158,7 +158,7 @@ class CourseAutograde(Autograde):
                 rows = self._gradebook.rows(student, self._stamps[student].moment)
                 mark_not_graded(rows, outcome.reason)
                 self._gradebook.save(rows)
-                raise GradingFailed(f"{student}: {outcome.reason}. No grade was given; run it again")
+                raise GradingFailed(f"{student}: {outcome.reason}. No grade was given; the next run tries again")
             self._save(notebook_filename, student, outcome)
         except OperationalError as error:  # nbgrader ends its loop, with advice for another case
             self.broken_by = error
@@ -219,16 +219,23 @@ class CourseAutograde(Autograde):
         if late and (unknown := late.students() - enrolled - all_students(self.coursedir)):
             self._remark("late.csv", f"there is no other trace of {', '.join(sorted(unknown))}: look at the spelling")
 
-    def _look_at_due_date(self, due: datetime | None) -> None:
-        """Say if everybody is very late: the due date is probably wrong."""
+    def _look_at_due_date(self, due: datetime | None, has_table: bool) -> None:
+        """Say if everybody is very late: the due date is probably wrong. With a late table, say if there is none."""
         times = [stamp.moment for stamp in self._stamps.values() if stamp.moment]
+        if has_table and times and not due:
+            self._remark(
+                "due date", f"there is none, so nobody is late, whatever late.csv says: {self._set_due_date()}"
+            )
         if due and times and min(times) - due > VERY_LATE:
             self._remark(
                 "due date",
                 f"{due:%Y-%m-%d %H:%M} UTC, {(min(times) - due).days} days before the first hand-in of this run. If that is "
-                f'wrong, run `nbgrader db assignment add {self.coursedir.assignment_id} --duedate "YYYY-MM-DD HH:MM UTC"`, '
-                "then grade again with REGRADE=1 (nbgrader: --force)",
+                f"wrong, {self._set_due_date()}",
             )
+
+    def _set_due_date(self) -> str:
+        name = self.coursedir.assignment_id
+        return f'run `nbgrader db assignment add {name} --duedate "YYYY-MM-DD HH:MM UTC"`, then `make feedback`'
 
     def _remark(self, about: str, problem: str) -> None:
         self.remarks[about] = problem

@@ -7,6 +7,7 @@ from nbgrader.api import Assignment, Gradebook, MissingEntry, Student
 from nbgrader.plugins import ExportPlugin
 
 from autograder.grading.plugins.gradebook import reason_not_graded
+from autograder.grading.plugins.penalties import renew_penalties
 from autograder.grading.submission.folders import find_submissions
 
 COLUMNS = [
@@ -28,12 +29,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that make a sprea
 
 
 class GradesWithReasons(ExportPlugin):
-    """CSV of all grades. Not submitted is 0; submitted but ungradable, or in a folder with a wrong name, is blank, with the
-    reason."""
+    """CSV of all grades, with late penalties worked out anew. Not submitted is 0; submitted but ungradable, or in a folder
+    with a wrong name, is blank, with the reason."""
 
     def export(self, gradebook: Gradebook) -> None:
         destination = self.to or "grades.csv"
         students, assignments = {str(name) for name in self.student}, {str(name) for name in self.assignment}
+        for assignment in gradebook.assignments:
+            renew_penalties(self.parent.coursedir, assignment.name, self.parent.config)
+        gradebook.db.expire_all()
         with open(destination, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()

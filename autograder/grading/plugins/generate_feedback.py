@@ -18,6 +18,7 @@ from autograder.errors import GradingFailed
 from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.autograde import why_refused
 from autograder.grading.plugins.page_origin import is_made_from, origins
+from autograder.grading.plugins.penalties import renew_penalties
 from autograder.grading.plugins.restore import restore, told_restored
 from autograder.grading.submission.folders import folders
 from autograder.log import CapturedLog
@@ -34,9 +35,10 @@ class CourseFeedback(GenerateFeedback):
     origins: dict[str, str] = {}  # noqa: RUF012  (by student; set whole, never changed in place)
     up_to_date = 0
     restored = ""  # what the gradebook lacked
+    penalties = ""  # late penalties that have changed
 
     def init_notebooks(self) -> None:
-        """List the pages to make, after restoring scores that the gradebook has lost."""
+        """List the pages to make, after restoring scores that the gradebook has lost, and working out penalties anew."""
         course, assignment = self.coursedir, self.coursedir.assignment_id
         if problem := why_refused(self):
             self.log.error(problem)
@@ -45,6 +47,7 @@ class CourseFeedback(GenerateFeedback):
             if lacked := restore(course, assignment, self.config):
                 self.restored = told_restored(lacked)
                 self.log.warning("gradebook: %s", self.restored)
+        self.penalties = renew_penalties(course, assignment, self.config)
         found = map(str, folders(course, course.autograded_directory, course.student_id, assignment))
         notebooks = {folder: os.path.join(folder, f"{assignment}.ipynb") for folder in found}
         self.assignments = {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}

@@ -57,10 +57,13 @@ def apply() -> None:
 
 
 class CheckedGradebook(Gradebook):
-    """The gradebook of `nbgrader db`. A due date that nbgrader could take for another day or hour ends the command."""
+    """The gradebook of `nbgrader db`. A due date that nbgrader could take for another day or hour ends the command, and
+    so does an assignment that the course does not have."""
 
     def update_or_create_assignment(self, name: str, **values: Any) -> Assignment:
-        """Check the due date, which is the command's text, first."""
+        """Check the name and the due date, which is the command's text, first."""
+        if Path("source").is_dir() and not Path("source", name).is_dir():
+            raise SystemExit(f"error: there is no source/{name}: write the assignment's whole name, as in source/")
         if (due := values.get("duedate")) and not is_due_date(due):
             raise SystemExit(f"error: {due!r} can be misread: write the due date as 2026-11-16 12:00 UTC (year first)")
         return super().update_or_create_assignment(name, **values)

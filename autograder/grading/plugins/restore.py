@@ -7,15 +7,13 @@ gradebook and are never touched here.
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbconvert.exporters.exporter import ResourcesDict
 from nbgrader.api import BaseCell, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 
 from autograder.grading.course_state import note_in
 from autograder.grading.plugins.gradebook import mark_not_graded, open_gradebook, register_assignment
+from autograder.grading.plugins.penalties import assign_penalty
 from autograder.grading.plugins.run_gradebook import RunGradebook
 from autograder.grading.plugins.timestamps import timestamp
 
@@ -64,7 +62,7 @@ def restore(course: CourseDirectory, assignment: str, config: Config) -> list[st
             for folder, kept in lacking.items():
                 _save(run, folder, kept)
     for folder in lacking:
-        _assign_penalty(course, assignment, folder, config)
+        assign_penalty(course, assignment, folder.parent.name, config)
     return [folder.parent.name for folder in lacking]
 
 
@@ -72,8 +70,8 @@ def told_restored(students: list[str]) -> str:
     """Return what was restored, and what cannot be."""
     names = ", ".join(students[:3]) + (", …" if len(students) > 3 else "")
     return (
-        f"it lacked the automatic scores of {len(students)} submissions ({names}); they were saved again. If points given "
-        "by hand are missing, they are only in a copy of the gradebook"
+        f"it lacked the automatic scores of {len(students)} submissions ({names}); they were saved again. If due dates or "
+        "points given by hand are missing, they are only in a copy of the gradebook"
     )
 
 
@@ -86,8 +84,3 @@ def _save(gradebook: RunGradebook, folder: Path, kept: dict[str, Any]) -> None:
         grade.auto_score = kept["scores"].get(name)
         grade.needs_manual_grade = name in kept["waiting"] or grade.manual_score is not None
     gradebook.save(notebook)
-
-
-def _assign_penalty(course: CourseDirectory, assignment: str, folder: Path, config: Config) -> None:
-    where = {"assignment": assignment, "notebook": assignment, "student": folder.parent.name, "db_url": course.db_url}
-    AssignLatePenalties(config=config).preprocess(nbformat.v4.new_notebook(), ResourcesDict(nbgrader=where))

@@ -1,0 +1,43 @@
+"""Late penalties, worked out anew: points by hand, the late table and due dates may be newer than the grading run."""
+
+import contextlib
+from pathlib import Path
+
+import nbformat
+from nbconvert.exporters.exporter import ResourcesDict
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import AssignLatePenalties
+from traitlets.config import Config
+
+from autograder.errors import GradingFailed
+from autograder.grading.course_state import run_lock
+from autograder.grading.plugins.gradebook import open_gradebook, submissions_of
+
+
+def renew_penalties(course: CourseDirectory, assignment: str, config: Config) -> str:
+    """Assign an assignment's late penalties anew, unless a grading run is in progress, which does so itself. Returns
+    which have changed, for the screen; empty if none has. Raises ``CourseError`` for a mistake in the late table."""
+    with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):
+        before = _penalties(course, assignment)
+        for student in before:
+            assign_penalty(course, assignment, student, config)
+        after = _penalties(course, assignment)
+        changed = [student for student in sorted(before) if abs(after.get(student, 0.0) - before[student]) > 1e-4]
+        return ", ".join(f"{student} {before[student]:g} → {after.get(student, 0.0):g}" for student in changed)
+    return ""
+
+
+def assign_penalty(course: CourseDirectory, assignment: str, student: str, config: Config) -> None:
+    """Let nbgrader, with the course's plug-in, save the penalty of one submission."""
+    where = {"assignment": assignment, "notebook": assignment, "student": student, "db_url": course.db_url}
+    AssignLatePenalties(config=config).preprocess(nbformat.v4.new_notebook(), ResourcesDict(nbgrader=where))
+
+
+def _penalties(course: CourseDirectory, assignment: str) -> dict[str, float]:
+    """Return the penalties of the students who are late, or have one; none without a due date."""
+    with open_gradebook(course) as gradebook:
+        return {
+            submission.student_id: submission.late_submission_penalty or 0.0
+            for submission in submissions_of(gradebook, assignment)
+            if submission.duedate and (submission.late_submission_penalty or submission.total_seconds_late > 0)
+        }
