@@ -47,6 +47,11 @@ def open_roster(path: str | Path, mode: str = "r") -> io.StringIO:
     return file
 
 
+def read_roster(path: str | Path) -> list[dict[str, str]]:
+    """Return a dictionary for each student, keyed by the names of the columns."""
+    return list(csv.DictReader(open_csv(path)))
+
+
 def read_table(path: Path, columns: Collection[str]) -> list[tuple[int, dict[str, str]]]:
     """Return the rows of a hand-written table, each with its line. Raises ``CourseError`` if the columns do not fit."""
     try:
