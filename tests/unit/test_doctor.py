@@ -50,6 +50,8 @@ def test_a_gradebook_in_use_is_not_to_be_replaced_and_a_damaged_one_is(tmp_path:
     (tmp_path / "gradebook.db").write_bytes(b"not a database" * 100)
     works, said, remedy = components(tmp_path)["gradebook"]
     assert not works and said == "cannot be opened" and "is damaged" in remedy and "move it away" in remedy
+    (tmp_path / "nbgrader_config.py").write_text("c.CourseDirectory.db_url = 'sqlite:////not/mounted/gradebook.db'\n")
+    assert "its disk mounted" in components(tmp_path)["gradebook"][2]
 
 
 def test_an_open_course_root_is_mentioned_and_fails_once_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

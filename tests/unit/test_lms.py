@@ -69,6 +69,7 @@ def test_no_cell_begins_as_a_formula_does(system: str) -> None:
 def test_an_identifier_that_is_a_formula_is_left_out_and_named(person: Person) -> None:
     made = table("moodle", [*PEOPLE, person], [Column("week3_rope", 5, {person.id: 5.0})])
     assert made.left_out == [person.id] and len(made.rows) == 1 + len(PEOPLE)
+    assert table("canvas", [person], []).left_out == [person.id] * (person.id == "=cmd")  # it shows no address
 
 
 def test_points_that_no_exercise_gives_are_named() -> None:

@@ -613,3 +613,4 @@ def test_own_lines() -> None:
     assert own_lines(text, text) == "" and own_lines(f"{text}\n\nMine:\n\n$$\ny\n$$", text) == "Mine:\n\n$$\ny\n$$"
     assert own_lines(text.replace("End.", "End. Mine."), text) == "Mine."
     assert own_lines("x\n" * 5000 + "y", text).endswith("y")
+    assert own_lines("**2 points · text**\n\nMine.", "**1 point · text**") == "Mine."

@@ -111,9 +111,14 @@ def database_url(text: str) -> URL:
 
 
 def has_gradebook(course: CourseDirectory) -> bool:
-    """Whether there is a gradebook to open. Opening it to find out would create an SQLite file."""
+    """Whether there is a gradebook to open. Opening it to find out would create an SQLite file. Raises ``CourseError`` if
+    its folder is not there."""
     url = database_url(course.db_url)
-    return url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists()
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return True
+    if not Path(url.database).parent.is_dir():
+        raise CourseError(_why_not_opened(url, FileNotFoundError("its folder is not there")))
+    return Path(url.database).exists()
 
 
 def open_gradebook(course: CourseDirectory) -> Gradebook:
@@ -133,6 +138,11 @@ def _why_not_opened(url: URL, error: Exception) -> str:
         return (
             f"the gradebook ({where}) needs a driver that is not installed here ({said}): "
             "pip install -e '.[postgresql]' in the course's folder"
+        )
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).parent.is_dir():
+        return (
+            f"the gradebook ({where}) is in a folder that is not there: is its disk mounted, and is c.CourseDirectory.db_url "
+            "in nbgrader_config.py right?"
         )
     if any(words in said for words in DAMAGED):
         return (

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from autograder.errors import CourseError
 
+MORE_FIELDS = "more fields than columns; put a text with commas in quotation marks"
+
 
 def open_csv(path: str | Path) -> io.StringIO:
     """Open a CSV file as text with commas, without blanks around a field and what spreadsheets leave below a table. A
@@ -38,10 +40,21 @@ def _tidy(row: list[str]) -> list[str]:
 
 
 def open_roster(path: str | Path, mode: str = "r") -> io.StringIO:
-    """Open a roster for nbgrader's import. An id that stands there twice ends the command: the last line would win."""
+    """Open a roster for nbgrader's import. A line without an id, or with another line's, ends the command."""
     file = open_csv(path)
-    ids = Counter(row.get("id") for row in csv.DictReader(file))
-    if twice := [name for name, count in ids.items() if name and count > 1]:
+    reader = csv.DictReader(file)
+    if "id" not in (reader.fieldnames or ()):
+        raise SystemExit(f"error: {path} has no column id: its first line must be id,first_name,last_name,email")
+    ids: Counter[str] = Counter()
+    for row in reader:
+        if not row["id"] or "/" in row["id"]:
+            raise SystemExit(
+                f"error: {path}, line {reader.line_num}: {row['id']!r} cannot be an id, nor a folder's name"
+            )
+        if any(row.get(None) or ()):
+            raise SystemExit(f"error: {path}, line {reader.line_num}: {MORE_FIELDS}")
+        ids[row["id"]] += 1
+    if twice := [name for name, count in ids.items() if count > 1]:
         raise SystemExit(f"error: {path} has several lines for {', '.join(twice)}: keep one, then run it again")
     file.seek(0)
     return file
@@ -64,8 +77,6 @@ def read_table(path: Path, columns: Collection[str]) -> list[tuple[int, dict[str
     found = []
     for row in reader:
         if None in row:
-            raise CourseError(
-                f"{path.name}, line {reader.line_num}: more fields than columns; put a text with commas in quotation marks"
-            )
+            raise CourseError(f"{path.name}, line {reader.line_num}: {MORE_FIELDS}")
         found.append((reader.line_num, {name: (row[name] or "").strip() for name in columns}))
     return found

@@ -17,6 +17,7 @@ from autograder.grading.source_names import IPYTHONS, is_definition, lines_of, p
 
 MARKUP = re.compile(r"[\s*_#>`~-]+")
 WORD = re.compile(r"[^\W\d_]{2,}")
+POINTS = re.compile(r"\*\*\d+ points? · ")  # how the line below an exercise's heading begins
 NOT_IMPLEMENTED = "raise NotImplementedError"
 GLUES = ("\n", "")  # a cell is cut between lines, or within one
 FEW_WORDS = 4  # in a code cell that holds an answer; fewer are a label
@@ -72,7 +73,7 @@ def is_unchanged(piece: Piece) -> bool:
 
 
 def own_lines(source: str, text: str) -> str:
-    """Return what a student added to a text of the course."""
+    """Return what a student added to a text of the course. Its line of points may have changed since."""
     if source.strip() == text:
         return ""
     lines, courses = source.strip().split("\n"), text.split("\n")
@@ -83,7 +84,8 @@ def own_lines(source: str, text: str) -> str:
     compared = difflib.SequenceMatcher(lambda line: not line, lines, courses, autojunk=False)
     for kind, start, end, first, last in compared.get_opcodes():
         if kind in ("delete", "replace"):
-            found += [_rest_of_line(line, courses[first:last]) for line in lines[start:end]]
+            added = (line for line in lines[start:end] if not POINTS.match(line))
+            found += [_rest_of_line(line, courses[first:last]) for line in added]
     return "\n".join(found).strip()
 
 
