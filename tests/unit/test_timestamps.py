@@ -141,3 +141,17 @@ def test_a_notebook_that_is_newer_than_its_grade_is_named(tmp_path: Path) -> Non
     run._is_newer = lambda student: CourseAutograde._is_newer(run, student)
     CourseAutograde._look_for_newer_files(run)
     assert said == {"newer than their grades": "ada; REGRADE=1 STUDENTS=… grades what lies there now"}
+
+
+def test_a_late_table_without_a_due_date_is_mentioned_and_so_is_a_due_date_long_ago() -> None:
+    said: dict[str, str] = {}
+    run = SimpleNamespace(_stamps={"ada": Stamp(moment=parsed("2026-11-17 12:00 UTC"))}, _remark=said.__setitem__)
+    run._set_due_date = lambda: "set it"
+    for due, has_table, words in (
+        (None, True, "so nobody is late"),
+        ("2026-11-01 UTC", False, "16 days before"),
+        (None, False, ""),
+    ):
+        said.clear()
+        CourseAutograde._look_at_due_date(run, due and parsed(due), has_table)
+        assert words in said.get("due date", "") and bool(said) is bool(words)

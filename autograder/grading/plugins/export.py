@@ -6,6 +6,7 @@ from typing import Any
 from nbgrader.api import Assignment, Gradebook, MissingEntry, Student
 from nbgrader.plugins import ExportPlugin
 
+from autograder.errors import CourseError
 from autograder.grading.plugins.gradebook import reason_not_graded
 from autograder.grading.plugins.penalties import renew_penalties
 from autograder.grading.submission.folders import find_submissions
@@ -35,8 +36,11 @@ class GradesWithReasons(ExportPlugin):
     def export(self, gradebook: Gradebook) -> None:
         destination = self.to or "grades.csv"
         students, assignments = {str(name) for name in self.student}, {str(name) for name in self.assignment}
-        for assignment in gradebook.assignments:
-            renew_penalties(self.parent.coursedir, assignment.name, self.parent.config)
+        try:
+            for assignment in gradebook.assignments:
+                renew_penalties(self.parent.coursedir, assignment.name, self.parent.config)
+        except CourseError as error:
+            raise SystemExit(f"error: {error}") from None
         gradebook.db.expire_all()
         with open(destination, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS)

@@ -12,6 +12,7 @@ from traitlets.config import Config
 from autograder.errors import GradingFailed
 from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.gradebook import open_gradebook, submissions_of
+from autograder.log import CapturedLog
 
 
 def renew_penalties(course: CourseDirectory, assignment: str, config: Config) -> str:
@@ -28,9 +29,11 @@ def renew_penalties(course: CourseDirectory, assignment: str, config: Config) ->
 
 
 def assign_penalty(course: CourseDirectory, assignment: str, student: str, config: Config) -> None:
-    """Let nbgrader, with the course's plug-in, save the penalty of one submission."""
+    """Let nbgrader, with the course's plug-in, save the penalty of one submission, without two lines in the log."""
     where = {"assignment": assignment, "notebook": assignment, "student": student, "db_url": course.db_url}
-    AssignLatePenalties(config=config).preprocess(nbformat.v4.new_notebook(), ResourcesDict(nbgrader=where))
+    AssignLatePenalties(config=config, log=CapturedLog()).preprocess(
+        nbformat.v4.new_notebook(), ResourcesDict(nbgrader=where)
+    )
 
 
 def _penalties(course: CourseDirectory, assignment: str) -> dict[str, float]:

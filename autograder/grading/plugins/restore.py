@@ -71,7 +71,8 @@ def told_restored(students: list[str]) -> str:
     names = ", ".join(students[:3]) + (", …" if len(students) > 3 else "")
     return (
         f"it lacked the automatic scores of {len(students)} submissions ({names}); they were saved again. If due dates or "
-        "points given by hand are missing, they are only in a copy of the gradebook"
+        "points given by hand are missing, they are only in a copy of the gradebook. To delete a student, remove "
+        "autograded/STUDENT, too"
     )
 
 
