@@ -10,6 +10,7 @@ from html import escape, unescape
 from xml.etree.ElementTree import Element, tostring
 
 from latex2mathml.converter import Converter
+from mistune import HTMLRenderer
 from nbconvert.filters.markdown_mistune import IPythonRenderer
 
 LONGEST = 5000  # characters; nobody writes a longer formula by hand
@@ -74,7 +75,10 @@ def to_mathml(latex: str, display: str) -> str:
 
 
 class MathRenderer(IPythonRenderer):
-    """nbconvert's renderer of Markdown, with formulas as MathML."""
+    """nbconvert's renderer of Markdown, with formulas as MathML, and Mermaid's diagrams as code: it would copy their HTML."""
+
+    def block_mermaidjs(self, code: str) -> str:
+        return HTMLRenderer.block_code(self, code)
 
     def block_math(self, body: str) -> str:
         return to_mathml(body, "block")
