@@ -33,6 +33,8 @@ def page(*sources: str, **metadata: object) -> str:
         '<FORM action="x"><button id=3f2a>go</button></FORM>',
         '<a name="3f2a"/>',
         "<svg><a ID='3f2a'/></svg>",
+        "![3f2a](https://a.b/3f2a.png)",
+        "[x](javascript:3f2a)",
         "```mermaid\n</pre><script id=3f2a>alert(1)</script>\n```",
     ],
 )

@@ -26,7 +26,10 @@ def markdown2html(context: Context, source: str) -> str:
 
     def rendered() -> str:
         renderer = MathRenderer(
-            escape=_is_students(cell), exclude_anchor_links=True, attachments=cell.get("attachments", {})
+            escape=_is_students(cell),
+            allow_harmful_protocols=False,
+            exclude_anchor_links=True,
+            attachments=cell.get("attachments", {}),
         )
         return str(MarkdownWithMath(renderer=renderer, plugins=PLUGINS).render(source))
 
@@ -38,5 +41,8 @@ def markdown2html(context: Context, source: str) -> str:
 
 
 def _is_students(cell: NotebookNode) -> bool:
+    """Whether a student wrote the cell, or something in it."""
+    if cell.get("id") in ("intake-notes", "ungradable"):
+        return True
     tags, marks = cell.metadata.get("tags", []), cell.metadata.get("nbgrader", {})
     return "student" in tags or "prediction" in tags or bool(marks.get("solution"))

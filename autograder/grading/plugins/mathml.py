@@ -77,6 +77,11 @@ def to_mathml(latex: str, display: str) -> str:
 class MathRenderer(IPythonRenderer):
     """nbconvert's renderer of Markdown, with formulas as MathML, and Mermaid's diagrams as code: it would copy their HTML."""
 
+    def image(self, text: str, url: str, title: str | None = None) -> str:
+        """Leave only the words of a student's picture from the web: loading it would report who reads the page."""
+        is_shown = url.startswith("attachment:") or not self._escape
+        return str(super().image(text, url, title)) if is_shown else text
+
     def block_mermaidjs(self, code: str) -> str:
         return HTMLRenderer.block_code(self, code)
 
