@@ -138,6 +138,8 @@ def kind(value: Any) -> str:
         return f"{a_tensor(value.dtype)} of shape {tuple(value.shape)}"
     if value is None:
         return "None (is there a return statement?)"
+    if callable(value):
+        return "a function, class or module (is a call missing?)"
     name = getattr(value, "type_name", type(value).__name__)  # what cannot leave the sandbox has a type_name
     if name == "ndarray":
         return "a NumPy array"
