@@ -1209,7 +1209,7 @@ lab.table(["no offset beyond", *sizes],
 #
 # **New offsets** do the damage, and more keys make it worse: they cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40: not every new offset harms. One of 48 gives 0.59 (0.41 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
 #
-# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23 and 31 the mean is at least 0.99. At 4 it is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. And for most seeds a clip must miss some offsets: at 9 and 22 the mean is 0.93 and 0.85, at 35 0.78 (0.50 to 1.00), at 39 1.00, at 41 0.14, at 47 0.18. The next experiment shows why. (`experiments/results_distances.md`.)
+# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23 and 31 the mean is at least 0.99. At 4 it is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. And in each seed a clip must miss some offsets: at 9 and 22 the mean is 0.93 and 0.85, at 35 0.78 (0.50 to 1.00), at 39 1.00, at 41 0.14, at 47 0.18. The next experiment shows why. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>

@@ -1465,7 +1465,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Pairs 4 to 7 hardly serve as positions: held still, they cost the shipped model 0.002 nats at 64 characters. So it is plausible that their new angles do little harm. Figure 5.11 cannot acquit pairs 0 to 2: slowing them also spoils near distances, and that hides any gain at far ones. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
 #
-# How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. In the shipped model the loss at 8x is 3.12 with all far distances counted as 127. Pair 3 alone at a known angle mends most of it: 1.63 counted as 31, 1.56 as 47. Pair 2 alone mends half as 31 (2.17), half a turn away, and little as 47 (2.87).
+# How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. In the shipped model the loss at 8x is 3.12 with all far distances counted as 127. Pair 3 alone can mend most of it: 1.63 counted as 31, 1.56 as 47. Pair 2 alone mends half as 31 (2.17), half a turn away, and little as 47 (2.87).
 #
 # Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47. Nor does it take a new angle of pair 3: at 200 it is back at one that it knows, and the loss is 2.38. With pair 1, 3 or 2 alone counted as 31 it is 1.47, 1.58 or 1.70, and as 47 it is 1.63, 1.51 or 2.81.
 #
@@ -1708,7 +1708,7 @@ print(f"wrong answers beyond 700 that are the value {int(wrong.mode().values)}: 
 #
 # *Why it matters:* a flat perplexity is easily taken for proof that a model "handles 100,000 tokens".
 #
-# 1. Explain how the loss can stay flat up to 1,024 tokens while needles are lost. Use the numbers of Figure 5.14. A window per head does not explain Figure 5.15. What explains more of it, and what does that leave open?
+# 1. Explain how the loss can stay flat up to 1,024 tokens while needles are lost. Use the numbers of Figure 5.14. A window per head does not explain Figure 5.15. What explains more of it?
 # 2. A colleague wants to show that a model really uses its long context. Propose a test. What must it hold fixed when the length grows, so that the result means something?
 #
 # ### BEGIN MARK SCHEME
