@@ -153,7 +153,7 @@ def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
         raise GradingFailed(f"feedback could not be written: {_last_line(log, error)}") from None
     if converter.restored:
         console.print(f"[yellow]gradebook:[/yellow] {escape(converter.restored)}", highlight=False)
-    _say_penalties(converter.penalties)
+    _look_at(converter.penalties)
     pages = sorted(root.glob(f"feedback/*/{assignment}/{assignment}.html"))
     return pages, len(converter.assignments), converter.up_to_date
 
@@ -229,15 +229,10 @@ def _graded(root: Path, assignment: str) -> tuple[CourseDirectory, list[Score]]:
     config = course_config(root)
     course = course_directory(root, assignment, config)
     if has_gradebook(course):
-        _say_penalties(renew_penalties(course, assignment, config))
+        _look_at(renew_penalties(course, assignment, config))
         if standing := scores(course, assignment):
             return course, standing
     raise _nothing_graded(assignment)
-
-
-def _say_penalties(changed: str) -> None:
-    if changed:
-        console.print(f"[yellow]late penalties, worked out anew:[/yellow] {escape(changed)}", highlight=False)
 
 
 def _nothing_graded(assignment: str) -> CourseError:

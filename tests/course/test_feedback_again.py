@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -68,10 +69,12 @@ def test_a_page_is_made_again_only_if_it_would_change(course: Path, graded_class
 
     # nbgrader's own command does so, too; unconfigured it would leave old pages as they are
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
-        gradebook.find_submission(WEEK3, "ada").notebooks[0].late_submission_penalty = 1.0
+        gradebook.find_assignment(WEEK3).duedate = datetime(2026, 11, 1)
+        gradebook.find_submission(WEEK3, "ada").timestamp = datetime(2026, 11, 2)
         gradebook.db.commit()
+    (course / "late.csv").write_text("student,week,days\n")
     assert make_feedback(course, "nbgrader", "generate_feedback", WEEK3)[0] == {"ada"}
-    assert "1.0 points were taken off" in pages(course)["ada"].read_text(encoding="utf-8")
+    assert "points were taken off" in pages(course)["ada"].read_text(encoding="utf-8")
     assert make_feedback(course, "nbgrader", "generate_feedback", WEEK3, "--force")[0] == everybody
 
     with open(course / "nbgrader_config.py", "a", encoding="utf-8") as settings:

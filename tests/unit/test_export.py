@@ -56,7 +56,8 @@ def test_graded_not_gradable_and_not_submitted(gradebook: Gradebook, tmp_path: P
     assert exported(gradebook, tmp_path / "grades.csv")["week1", "boole"]["score"] == "1.0"
 
 
-def test_a_late_submission_loses_its_penalty_and_no_more_than_all(gradebook: Gradebook, tmp_path: Path) -> None:
+def test_a_penalty_takes_all_at_most(gradebook: Gradebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograder.grading.plugins.export.renew_penalties", lambda *of: [])
     for penalty, left in ((1.0, "2.0"), (4.0, "0.0")):
         gradebook.find_submission_notebook("week1", "week1", "ada").late_submission_penalty = penalty
         gradebook.db.commit()

@@ -4,7 +4,15 @@ import nbformat
 import pytest
 from nbformat.notebooknode import NotebookNode
 
-from autograder.grading.plugins.feedback import UNANSWERED, UNDONE, HideInstructorParts, _row, what_to_look_at
+from autograder.grading.plugins.feedback import (
+    UNANSWERED,
+    UNDONE,
+    WAITS,
+    WAITS_AGAIN,
+    HideInstructorParts,
+    _row,
+    what_to_look_at,
+)
 from autograder.manifest import Exercise
 
 ROPE = Exercise("3.2", "rope_frequencies", "code", 2, 10)
@@ -72,16 +80,17 @@ def graded(score: float | None = 0.0, **metadata: object) -> NotebookNode:
 
 def test_a_row_of_the_table() -> None:
     verdict = {"named": ["Your frequencies are squared."], "criteria": []}
-    assert _row(ROPE, graded(1.5, verdict=verdict), is_waiting=False) == {
+    assert _row(ROPE, graded(1.5, verdict=verdict), "") == {
         "number": "3.2",
         "name": "rope_frequencies",
         "cell": "rope_frequencies_tests",
         "notes": ["Your frequencies are squared."],
         "points": "1.5 of 2",
     }
-    assert _row(ROPE, graded(unanswered=True), is_waiting=False)["notes"] == ["no answer"]
-    waiting = _row(ROPE, graded(None), is_waiting=True)
+    assert _row(ROPE, graded(unanswered=True), "")["notes"] == ["no answer"]
+    waiting = _row(ROPE, graded(None), WAITS)
     assert waiting["notes"] == ["will be read by a person"] and waiting["points"].startswith("–")
+    assert _row(ROPE, graded(1.5, unanswered=True), WAITS_AGAIN)["notes"] == [WAITS_AGAIN]
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,12 @@ from autograder.grading.pipeline import NO_ISOLATION, grade_submissions, grading
 from autograder.grading.plugins.background import Watcher, grade_in_background
 from autograder.grading.plugins.gradebook import mark_not_graded, register_assignment
 from autograder.grading.plugins.nbgrader_version import wrong_version
+from autograder.grading.plugins.penalties import strangers
 from autograder.grading.plugins.restore import known_scores, restore, told_restored
 from autograder.grading.plugins.run_gradebook import RunGradebook
 from autograder.grading.plugins.timestamps import NAME, read_stamp, timestamp
-from autograder.grading.submission.folders import all_students, find_submissions
-from autograder.late import LateDays, LateTable
+from autograder.grading.submission.folders import find_submissions
+from autograder.late import LateDays
 from autograder.permissions import require_private
 
 VERY_LATE = timedelta(days=14)
@@ -104,7 +105,8 @@ class CourseAutograde(Autograde):
                     self._remark("gradebook", told_restored(restored))
                 with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
                     self._known = known_scores(gradebook, assignment)  # nobody else can count as done
-                    self._look_for_students(late, {student.id for student in gradebook.students})
+                    if late and (unknown := strangers(self.coursedir, gradebook, self.config)):
+                        self._remark("late.csv", unknown)
                     self._look_at_due_date(gradebook.find_assignment(assignment).duedate, bool(late))
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}
                 self._look_for_newer_files()
@@ -213,11 +215,6 @@ class CourseAutograde(Autograde):
             return any(path.lstat().st_mtime > saved for path in self._folders[student].glob("*.ipynb"))
         except OSError:
             return False
-
-    def _look_for_students(self, late: LateTable | None, enrolled: set[str]) -> None:
-        """Name the students whom the late table knows, but nothing else does: misspelt, probably."""
-        if late and (unknown := late.students() - enrolled - all_students(self.coursedir)):
-            self._remark("late.csv", f"there is no other trace of {', '.join(sorted(unknown))}: look at the spelling")
 
     def _look_at_due_date(self, due: datetime | None, has_table: bool) -> None:
         """Say if everybody is very late: the due date is probably wrong. With a late table, say if there is none."""

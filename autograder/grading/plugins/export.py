@@ -38,7 +38,8 @@ class GradesWithReasons(ExportPlugin):
         students, assignments = {str(name) for name in self.student}, {str(name) for name in self.assignment}
         try:
             for assignment in gradebook.assignments:
-                renew_penalties(self.parent.coursedir, assignment.name, self.parent.config)
+                for remark in renew_penalties(self.parent.coursedir, assignment.name, self.parent.config):
+                    self.log.warning(remark)
         except CourseError as error:
             raise SystemExit(f"error: {error}") from None
         gradebook.db.expire_all()

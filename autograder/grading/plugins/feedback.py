@@ -104,14 +104,14 @@ class SummariseFeedback(NbGraderPreprocessor):
             submission = gradebook.find_submission(where["assignment"], where["student"])
             reason = reason_not_graded(submission)
             waiting = {
-                grade.name
+                grade.name: WAITS if grade.manual_score is None else WAITS_AGAIN
                 for notebook in submission.notebooks
                 for grade in notebook.grades
-                if grade.needs_manual_grade and grade.manual_score is None
+                if grade.needs_manual_grade
             }
         cells = {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
         rows = [
-            _row(entry, cells[entry.graded_cell], entry.graded_cell in waiting)
+            _row(entry, cells[entry.graded_cell], waiting.get(entry.graded_cell, ""))
             for entry in MANIFEST.get(where["assignment"]) or _own_exercises(cells)
             if entry.graded_cell in cells
         ]
@@ -133,15 +133,19 @@ def _own_exercises(cells: dict[str, NotebookNode]) -> list[Exercise]:
     ]
 
 
-def _row(entry: Exercise, cell: NotebookNode, is_waiting: bool) -> dict[str, Any]:
+WAITS = "will be read by a person"
+WAITS_AGAIN = "will be read again by a person; these points are from before"
+
+
+def _row(entry: Exercise, cell: NotebookNode, waits: str) -> dict[str, Any]:
     score, points = cell.metadata.nbgrader.get("score") or 0.0, cell.metadata.nbgrader.points
-    if is_waiting:
-        notes = ["will be read by a person"]
+    if waits:
+        notes = [waits]
     elif cell.metadata.get("unanswered"):
         notes = ["no answer"]
     else:
         notes = what_to_look_at(cell.metadata.get("verdict") or {})
-    shown = "– " if is_waiting else f"{score:g} "
+    shown = "– " if waits == WAITS else f"{score:g} "
     return {
         "number": entry.number,
         "name": entry.grade_id,

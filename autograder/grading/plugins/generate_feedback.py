@@ -35,7 +35,7 @@ class CourseFeedback(GenerateFeedback):
     origins: dict[str, str] = {}  # noqa: RUF012  (by student; set whole, never changed in place)
     up_to_date = 0
     restored = ""  # what the gradebook lacked
-    penalties = ""  # late penalties that have changed
+    penalties: list[str] = []  # noqa: RUF012  (remarks on them; set whole)
 
     def init_notebooks(self) -> None:
         """List the pages to make, after restoring scores that the gradebook has lost, and working out penalties anew."""

@@ -64,7 +64,7 @@ class CheckedGradebook(Gradebook):
         """Check the name and the due date, which is the command's text, first."""
         if Path("source").is_dir() and not Path("source", name).is_dir():
             raise SystemExit(f"error: there is no source/{name}: write the assignment's whole name, as in source/")
-        if (due := values.get("duedate")) and not is_due_date(due):
+        if (due := values.get("duedate")) is not None and not is_due_date(due):
             raise SystemExit(f"error: {due!r} can be misread: write the due date as 2026-11-16 12:00 UTC (year first)")
         return super().update_or_create_assignment(name, **values)
 
