@@ -151,9 +151,7 @@ def _feedback_pages(root: Path, assignment: str) -> tuple[list[Path], int, int]:
         converter.start()
     except NbGraderException as error:
         raise GradingFailed(f"feedback could not be written: {_last_line(log, error)}") from None
-    if converter.restored:
-        console.print(f"[yellow]gradebook:[/yellow] {escape(converter.restored)}", highlight=False)
-    _look_at(converter.penalties)
+    _look_at(converter.remarks)
     pages = sorted(root.glob(f"feedback/*/{assignment}/{assignment}.html"))
     return pages, len(converter.assignments), converter.up_to_date
 

@@ -72,8 +72,9 @@ def table(system: str, people: list[Person], points: list[Column]) -> LmsTable:
     if system not in FORMATS:
         raise CourseError(f"there is no format {system!r}; there is: {', '.join(FORMATS)}")
     shows_email = system == "moodle"
-    safe = [one for one in people if not one.id.startswith(FORMULA)]
-    safe = [one for one in safe if not (shows_email and one.email.startswith(FORMULA))]
+    safe = [
+        one for one in people if not (one.id.startswith(FORMULA) or (shows_email and one.email.startswith(FORMULA)))
+    ]
     made = FORMATS[system](safe, points)
     made.left_out = sorted({person.id for person in people} - {person.id for person in safe})
     made.blank = sum(points[0].scores.get(person.id) is None for person in safe) if points else 0

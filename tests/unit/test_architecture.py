@@ -156,6 +156,12 @@ def places_of(path: str) -> list[Path]:
     return [folder / path.replace("weekN", "week1") for folder in folders]
 
 
+def test_a_module_stays_in_one_process(request: pytest.FixtureRequest) -> None:
+    """So its fixtures run only once. (With a pytest that xdist does not know yet, the groups are silently lost.)"""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@test_architecture")
+
+
 def test_no_file_is_longer_than_four_hundred_lines() -> None:
     """Except for the weeks' checks and banks, whose length depends on their contents."""
     long = [path for path in MODULES.values() if len(path.read_text(encoding="utf-8").splitlines()) > 400]

@@ -40,6 +40,8 @@ def late(**days: float) -> list[SimpleNamespace]:
         ({("ada", "a"): 7}, late(a=7), 0),
         ({("*", "a"): 7, ("ada", "a"): 1}, late(a=2), 1),  # her own line overrides everybody's
         ({("*", "a"): 7, ("ada", "a"): 0}, late(a=2), 2),  # even if it grants nothing
+        ({("boole", "a"): 7}, late(a=2), 2),
+        ({("*", "*"): 3}, late(a=2), 0),
         ({("*", "*"): 3, ("ada", "*"): 1}, late(a=2), 1),
         ({("*", "*"): 3, ("ada", "a"): 1}, late(a=5), 1),
     ],
@@ -72,10 +74,12 @@ def test_a_table_of_weeks_by_number_or_name(root: Path) -> None:
         ),
         (HEADER + "ada,3,1.5\n", "line 2: days must be a whole number, not '1.5'"),
         (HEADER + "ada,3,-1\n", "line 2: days must be a whole number"),
+        (HEADER + "ada,3\n", "line 2: days must be a whole number, not ''"),
         (HEADER + ",3,1\n", "line 2: say which student and which week; * stands for all"),
         (HEADER + "ada,3,1\nada,week3,2\n", "line 3: ada has a line for week week3 already"),
         (HEADER + "ada,3,1,ill\n", "line 2: more fields than columns"),
         ("student,days\nada,3\n", "late.csv needs the columns student,week,days in its first line; missing: week"),
+        ("", "missing: student"),
     ],
 )
 def test_a_line_that_cannot_be_meant_is_named(root: Path, text: str, said: str) -> None:

@@ -85,9 +85,6 @@ def test_code_is_highlighted_as_long_as_the_page_has_time(monkeypatch: pytest.Mo
 
 def test_a_picture_and_one_that_is_missing_break_no_page() -> None:
     pasted = {"pasted-picture-1": {"image/png": ONE_PIXEL}}
-    named = new_markdown_cell("![x](attachment:pasted-picture-1)", attachments=pasted)
-    lost = new_markdown_cell("![x](attachment:lost.png)", attachments=pasted)
-    first, second = (
-        HTMLExporter(filters=FILTERS).from_notebook_node(new_notebook(cells=[cell]))[0] for cell in (named, lost)
-    )
-    assert f"data:image/png;base64,{ONE_PIXEL}" in first and "<pre>![x](attachment:lost.png)</pre>" in second
+    named, lost = "![x](attachment:pasted-picture-1)", "![x](attachment:lost.png)"
+    assert f"data:image/png;base64,{ONE_PIXEL}" in page(named, attachments=pasted)
+    assert f"<pre>{lost}</pre>" in page(lost, attachments=pasted)

@@ -42,22 +42,10 @@ CONTENT = {
     "itemfeedback": "(flow_mat |material )+",
     "flow_mat": "(flow_mat |material )+",
 } | dict.fromkeys(["fieldlabel", "fieldentry", "mattext", "decvar", "other", "displayfeedback"], "")
-REQUIRED = {
-    "assessment": {"ident"},
-    "section": {"ident"},
-    "item": {"ident"},
-    "response_str": {"ident"},
-    "response_label": {"ident"},
-    "itemfeedback": {"ident"},
-    "displayfeedback": {"linkrefid"},
-}
-MOODLE = {
-    "name",
-    "questiontext",
-    "generalfeedback",
-    "defaultgrade",
-    "penalty",
-    "hidden",
+IDENTIFIED = ["assessment", "section", "item", "response_str", "response_label", "itemfeedback"]
+REQUIRED = {name: {"ident"} for name in IDENTIFIED} | {"displayfeedback": {"linkrefid"}}
+OF_ANY_QUESTION = {"name", "questiontext", "generalfeedback", "defaultgrade", "penalty", "hidden"}
+MOODLE = OF_ANY_QUESTION | {
     "responseformat",
     "responserequired",
     "responsefieldlines",

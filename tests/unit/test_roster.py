@@ -34,6 +34,8 @@ def test_what_a_spreadsheet_saves_is_read(tmp_path: Path, content: bytes) -> Non
     ("content", "said"),
     [
         (TEXT.encode("cp1252"), r'is not UTF-8 \(line 2\).*"CSV UTF-8"'),
+        (TEXT.encode("mac_roman"), r'is not UTF-8 \(line 2\).*"CSV UTF-8"'),
+        (f"{TEXT},Max,Born,".encode(), "line 3: '' cannot be an id"),
         (f"{TEXT}zoe,,,".encode(), "has several lines for zoe:"),
         (f"{TEXT}a/b,Max,Born,".encode(), "line 3: 'a/b' cannot be an id"),
         (f"{TEXT}kz,Konrad,Zuse, Dr.,k@z".encode(), "line 3: more fields than columns"),

@@ -105,7 +105,7 @@ class CourseAutograde(Autograde):
                     self._remark("gradebook", told_restored(restored))
                 with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
                     self._known = known_scores(gradebook, assignment)  # nobody else can count as done
-                    if late and (unknown := strangers(self.coursedir, gradebook, self.config)):
+                    if unknown := strangers(late, self.coursedir, gradebook):
                         self._remark("late.csv", unknown)
                     self._look_at_due_date(gradebook.find_assignment(assignment).duedate, bool(late))
                 self._due = {student: folder for student, folder in self._folders.items() if self._is_due(student)}

@@ -34,8 +34,7 @@ class CourseFeedback(GenerateFeedback):
 
     origins: dict[str, str] = {}  # noqa: RUF012  (by student; set whole, never changed in place)
     up_to_date = 0
-    restored = ""  # what the gradebook lacked
-    penalties: list[str] = []  # noqa: RUF012  (remarks on them; set whole)
+    remarks: list[str] = []  # noqa: RUF012  (what the gradebook lacked, which penalties changed; set whole)
 
     def init_notebooks(self) -> None:
         """List the pages to make, after restoring scores that the gradebook has lost, and working out penalties anew."""
@@ -43,11 +42,13 @@ class CourseFeedback(GenerateFeedback):
         if problem := why_refused(self):
             self.log.error(problem)
             raise NbGraderException(problem)
+        lacked: list[str] = []
         with contextlib.suppress(GradingFailed), run_lock(Path(course.root)):  # a run in progress restores them itself
-            if lacked := restore(course, assignment, self.config):
-                self.restored = told_restored(lacked)
-                self.log.warning("gradebook: %s", self.restored)
-        self.penalties = renew_penalties(course, assignment, self.config)
+            lacked = restore(course, assignment, self.config)
+        self.remarks = [f"gradebook: {told_restored(lacked)}"] if lacked else []
+        self.remarks += renew_penalties(course, assignment, self.config)
+        for remark in self.remarks:
+            self.log.warning(remark)
         found = map(str, folders(course, course.autograded_directory, course.student_id, assignment))
         notebooks = {folder: os.path.join(folder, f"{assignment}.ipynb") for folder in found}
         self.assignments = {folder: [notebook] for folder, notebook in notebooks.items() if os.path.isfile(notebook)}

@@ -111,14 +111,12 @@ def database_url(text: str) -> URL:
 
 
 def has_gradebook(course: CourseDirectory) -> bool:
-    """Whether there is a gradebook to open. Opening it to find out would create an SQLite file. Raises ``CourseError`` if
-    its folder is not there."""
+    """Whether there is a gradebook to open. Opening it to find out would create an SQLite file. One whose folder is not
+    there counts: opening it says so."""
     url = database_url(course.db_url)
     if url.get_backend_name() != "sqlite" or not url.database:
         return True
-    if not Path(url.database).parent.is_dir():
-        raise CourseError(_why_not_opened(url, FileNotFoundError("its folder is not there")))
-    return Path(url.database).exists()
+    return Path(url.database).exists() or not Path(url.database).parent.is_dir()
 
 
 def open_gradebook(course: CourseDirectory) -> Gradebook:

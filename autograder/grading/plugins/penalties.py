@@ -14,7 +14,7 @@ from autograder.errors import GradingFailed
 from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.gradebook import open_gradebook, reason_not_graded, submissions_of
 from autograder.grading.submission.folders import all_students
-from autograder.late import LateDays
+from autograder.late import LateDays, LateTable
 from autograder.log import CapturedLog
 
 
@@ -33,14 +33,13 @@ def renew_penalties(course: CourseDirectory, assignment: str, config: Config) ->
             new = (f"{student} {before[student]:g} → {after.get(student, 0.0):g}" for student in changed)
             remarks.append(f"late penalties, worked out anew: {', '.join(new)}")
     with open_gradebook(course) as gradebook:
-        if unknown := strangers(course, gradebook, config):
+        if unknown := strangers(LateDays(config=config).read(), course, gradebook):
             remarks.append(f"late.csv: {unknown}")
     return remarks
 
 
-def strangers(course: CourseDirectory, gradebook: Gradebook, config: Config) -> str:
+def strangers(table: LateTable | None, course: CourseDirectory, gradebook: Gradebook) -> str:
     """Say if the late table has students whom nothing else knows, misspelt, probably; empty if it has none."""
-    table = LateDays(config=config).read()
     known = all_students(course) | {student.id for student in gradebook.students}
     unknown = sorted(table.students() - known) if table else []
     return f"there is no other trace of {', '.join(unknown)}: look at the spelling" if unknown else ""
