@@ -25,6 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, _database_error()) as error:
         print(f"error: {cannot_store(error)}, then run the same command again; what is graded is kept", file=sys.stderr)
         return 2
+    except _setting_error() as error:
+        print(f"error: {str(error).rstrip('.')}. Look in nbgrader_config.py.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("stopped; run the same command again to go on where it stopped", file=sys.stderr)
         return 130
@@ -34,6 +37,12 @@ def _database_error() -> type[Exception]:
     from sqlalchemy.exc import DatabaseError  # imported late: most commands need no database
 
     return DatabaseError
+
+
+def _setting_error() -> type[Exception]:
+    from traitlets import TraitError
+
+    return TraitError
 
 
 def _parser() -> argparse.ArgumentParser:

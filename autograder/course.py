@@ -1,6 +1,7 @@
 """The files of a course root, and the cells of an assignment's notebook."""
 
 import json
+import traceback
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -240,9 +241,15 @@ def course_config(root: Path) -> "Config":
     """The course root's nbgrader configuration."""
     from traitlets.config.loader import PyFileConfigLoader
 
-    if not (root / "nbgrader_config.py").is_file():
-        raise CourseError(f"{root} is no course: it has no nbgrader_config.py. Run this in the course's folder")
-    return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+    path = root / "nbgrader_config.py"
+    if not path.is_file():
+        raise CourseError(f"{root} is no course: it has no {path.name}. Run this in the course's folder")
+    try:
+        return PyFileConfigLoader(path.name, path=str(root)).load_config()
+    except Exception as error:  # the file is Python code and may raise anything
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        said = f"{type(error).__name__}: {error}" + (f" (line {lines[-1]})" if lines else "")
+        raise CourseError(f"{path.name} cannot be used: {said}") from None
 
 
 def course_directory(root: Path, assignment: str = "", config: "Config | None" = None) -> "CourseDirectory":

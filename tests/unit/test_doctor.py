@@ -1,6 +1,7 @@
 """`make doctor`: a line per component, and a remedy for what is missing."""
 
 import contextlib
+import re
 import sqlite3
 import tempfile
 from importlib.metadata import version
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from autograder import doctor, permissions
+from autograder.__main__ import main
 from autograder.errors import CourseError
 
 SLOW = ("isolation (bubblewrap)", "CUDA")  # they start programs and import torch
@@ -97,3 +99,19 @@ def test_only_what_is_needed_makes_it_fail(
 def test_a_folder_without_the_course_is_named(tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="has no nbgrader_config.py"):
         doctor.report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("c.Late = nothing", "nbgrader_config.py cannot be used: NameError: .*line 1"),
+        ("c.CourseDirectory.groupshared = 5", "'groupshared' trait .* 5. Look in nbgrader_config.py."),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    (tmp_path / "nbgrader_config.py").write_text(line)
+    assert main(["--root", str(tmp_path), "doctor"]) == 2
+    error = capsys.readouterr().err
+    assert re.search(said, error) and error.count("\n") == 1, error
