@@ -4,10 +4,11 @@ Each request comes with the current scores, every change that `score_log` knows 
 link into formgrader.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbgrader.api import Gradebook, MissingEntry, SubmittedNotebook
+from nbgrader.api import Gradebook, SubmittedNotebook
 
 from autograder.course import assignment_of, exercises
 from autograder.errors import CourseError
@@ -50,47 +51,50 @@ class SecondLook:
     answers: list[Standing]
 
 
-def read_requests(root: Path, assignment: str) -> list[Request]:
-    """The requests about one assignment. Raises ``CourseError`` for the first invalid line."""
+def read_requests(root: Path, assignment: str, graded: Collection[str]) -> list[Request]:
+    """The requests about one assignment by the students in ``graded``. Raises ``CourseError`` with all invalid lines."""
     path = root / TABLE
     if not path.is_file():
         raise CourseError(f"there is no {TABLE}: write one in the course root, with the columns {','.join(COLUMNS)}")
-    found = []
+    found, invalid = [], []
     for line, row in read_table(path, COLUMNS):
         where = f"{TABLE}, line {line}"
         try:
             if assignment_of(row["week"], root) != assignment:
                 continue
         except CourseError as error:
-            raise CourseError(f"{where}: {error}") from None
+            invalid.append(f"{where}: {error}")
+            continue
         known = exercises(root, assignment)
         names = row["exercise"], f"{row['exercise']}0"  # a spreadsheet saves 5.10 as 5.1: the page shows both
         entries = tuple(entry for entry in known if entry.number in names or entry.grade_id == row["exercise"])
         if not entries:
             numbers = ", ".join(dict.fromkeys(entry.number for entry in known))
-            raise CourseError(
+            invalid.append(
                 f"{where}: there is no exercise {row['exercise']!r} in {assignment}; there is: {numbers}, "
                 "or an answer's own name"
             )
+        if row["student"] not in graded:
+            invalid.append(
+                f"{where}: nothing of {assignment} by {row['student']!r} is graded; "
+                "the name is that of the folder under submitted/"
+            )
         found.append(Request(line, row["student"], entries, row["remark"]))
+    if invalid:
+        raise CourseError("\n".join(invalid))
     return found
 
 
 def second_looks(root: Path, gradebook: Gradebook, assignment: str) -> list[SecondLook]:
     """Every request about the assignment, with its scores from the gradebook."""
-    requests = read_requests(root, assignment)
+    graded = {each.student.id for each in gradebook.notebook_submissions(assignment, assignment)}
+    requests = read_requests(root, assignment, graded)
     log = score_log(gradebook, assignment)
     return [_second_look(root, gradebook, assignment, request, log) for request in requests]
 
 
 def _second_look(root: Path, gradebook: Gradebook, assignment: str, request: Request, log: list[Change]) -> SecondLook:
-    try:
-        notebook: SubmittedNotebook = gradebook.find_submission_notebook(assignment, assignment, request.student)
-    except MissingEntry:
-        raise CourseError(
-            f"{TABLE}, line {request.line}: nothing of {assignment} by {request.student!r} is graded; "
-            "the name is that of the folder under submitted/"
-        ) from None
+    notebook: SubmittedNotebook = gradebook.find_submission_notebook(assignment, assignment, request.student)
     grades = {grade.name: grade for grade in notebook.grades}
     mine = [change for change in log if change.student == request.student]
     answers = [

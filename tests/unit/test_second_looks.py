@@ -66,7 +66,7 @@ def test_a_spreadsheet_that_saves_the_tenth_exercise_as_the_first_hides_neither(
     (tmp_path / "source" / WEEK7).mkdir(parents=True)
     (tmp_path / "source" / WEEK7 / f"{WEEK7}.ipynb").touch()
     (tmp_path / "regrade.csv").write_text(HEADER + "ada,7,7.1,x\nada,7,7.10,x\nada,7,7.2,x\n")
-    asked = [{entry.number for entry in request.entries} for request in read_requests(tmp_path, WEEK7)]
+    asked = [{entry.number for entry in request.entries} for request in read_requests(tmp_path, WEEK7, {"ada"})]
     assert asked == [{"7.1", "7.10"}, {"7.10"}, {"7.2"}]
 
 
@@ -77,7 +77,7 @@ def test_a_spreadsheet_that_saves_the_tenth_exercise_as_the_first_hides_neither(
         ("student,week,exercise\n", "regrade.csv needs the columns .*; missing: remark"),
         (HEADER + "ada,9,3.3,x\n", "regrade.csv, line 2: there is no week '9'; there is: 3, 4"),
         (HEADER + "ada,3,3.10,x\n", "line 2: there is no exercise '3.10' in week3_rope; there is: 3.1, 3.2"),
-        (HEADER + "Ada,3,3.3,x\n", "line 2: nothing of week3_rope by 'Ada' is graded"),
+        (HEADER + "ada,3,3.10,x\nAda,3,3.3,x\n", "(?s)line 2: .*line 3: nothing of week3_rope by 'Ada' is graded"),
         (
             HEADER + "ada,3,3.3,I rotate, as the text says\n",
             "line 2: more fields than columns; put a text with commas in",
@@ -91,4 +91,4 @@ def test_a_line_that_cannot_be_meant_is_named(
         (tmp_path / "regrade.csv").write_text(text)
     with pytest.raises(CourseError, match=said) as caught:
         second_looks(tmp_path, gradebook, WEEK3)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value).count("\n") <= said.count("line 3")
