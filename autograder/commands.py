@@ -63,12 +63,14 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
     failures: list[str] = []
     refused: dict[str, str] = {}
     misnamed: dict[str, str] = {}
+    remarks: dict[str, str] = {}
     seconds: dict[str, dict[str, float]] = {}
     for name in names or ["*"]:
         run = run_autograde(root, assignment, options, grader, name)
         failures += run.failures
         refused |= run.refused
         misnamed |= run.misnamed
+        remarks |= run.remarks
         seconds |= run.seconds
     names_of = {cell.id: cell.grade_id or cell.id for cell in instructor_cells(root, assignment)}
     seconds = {name: {names_of.get(key, key): time for key, time in each.items()} for name, each in seconds.items()}
@@ -82,6 +84,8 @@ def _autograde(root: Path, assignment: str, options: argparse.Namespace, names: 
             if seconds
             else "no timings: nothing was graded in this run (REGRADE=1 grades again)"
         )
+    for about, problem in remarks.items():
+        console.print(f"[yellow]{escape(about)}:[/yellow] {escape(problem)}", highlight=False)
     _look_at(out_of_range(exercises(root, assignment), standing))
     if gone := sorted(known - {path.parent.name for path in root.glob(f"submitted/*/{assignment}")}):
         _look_at([f"in the gradebook, but no folder submitted/…/{assignment} (renamed, removed?): {', '.join(gone)}"])
@@ -99,6 +103,7 @@ class Run:
     failures: list[str]  # one line per problem
     refused: dict[str, str]  # folders whose name cannot be a student's, with the reason
     misnamed: dict[str, str]  # folders whose name is nearly the assignment's, with what to do
+    remarks: dict[str, str]  # by student or file, what else to look at
     seconds: dict[str, dict[str, float]]  # by student: how long each cell took
 
 
@@ -125,10 +130,10 @@ def run_autograde(root: Path, assignment: str, options: argparse.Namespace, grad
         except NbGraderException as error:
             if converter.stopped or not (converter.refused or converter.failures):
                 raise GradingFailed(converter.stopped or _last_line(log, error)) from None
-    for about, problem in converter.remarks.items():
-        console.print(f"[yellow]{escape(about)}:[/yellow] {escape(problem)}", highlight=False)
     failures = [*converter.failures, *(f"submitted/{name}: {reason}" for name, reason in converter.refused.items())]
-    return Run(list(dict.fromkeys(failures)), converter.refused, converter.misnamed, progress.seconds)
+    return Run(
+        list(dict.fromkeys(failures)), converter.refused, converter.misnamed, converter.remarks, progress.seconds
+    )
 
 
 def write_feedback(root: Path, assignment: str) -> int:
