@@ -49,7 +49,7 @@ def start_up(assignment: str) -> dict[str, float]:
             "from autograder.imports import importing\n"
             "with importing():\n"
             "    import autograder.grading.executors.local\n"
-            "    from autograder.grading.marking.judge import prepare\n"
+            "    from autograder.grading.marking.hidden_tests import prepare\n"
             f"    prepare({assignment!r})"
         ),
     }
@@ -57,11 +57,11 @@ def start_up(assignment: str) -> dict[str, float]:
 
 def stages(tasks: list, reading: float, isolate: bool) -> dict[str, float]:
     """CPU seconds per submission by stage; ``reading`` is the total for intake, and ``sandbox`` is paid once."""
-    from autograder.grading.marking import judge
+    from autograder.grading.marking import hidden_tests, judge
     from autograder.grading.sandbox.sandbox import Sandbox
     from autograder.grading.sandbox.session import Session
 
-    judge.prepare(tasks[0].assignment)
+    hidden_tests.prepare(tasks[0].assignment)
     sandbox = Sandbox(isolate)
     sandbox.wait_ready()
     started = cpu_of_tree(sandbox.process.pid)
@@ -94,7 +94,7 @@ def floor(tasks: list) -> dict[str, float]:
     import torch
 
     from autograder.grading.marking import marking
-    from autograder.grading.marking.judge import prepare
+    from autograder.grading.marking.hidden_tests import prepare
 
     torch.set_num_threads(1)
     prepare(tasks[0].assignment)

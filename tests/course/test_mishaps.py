@@ -91,7 +91,8 @@ def import_in_setup(nb: Mangled) -> None:
 @case
 def stopped_cells(nb: Mangled) -> None:
     nb.write_into("rotate_half", nb.source("rotate_half") + "\nimport os\nos._exit(0)\n")
-    annotated = nb.source(ROTATION).replace("(x,", "(x: Float[1],", 1)
+    nb.write_into("rope_frequencies", f"{nb.source('rope_frequencies')}\nprint(mistyped)\n{HELPER}")
+    annotated = USES_HELPER.replace("(x,", "(x: Float[1],", 1)
     nb.write_into(ROTATION, f"from no_such_package import Float\nimport math\n{annotated}")
     nb.write_into("setup", nb.source("setup") + "\ntorch.set_default_device('cuda')\n")
 

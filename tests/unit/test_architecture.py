@@ -107,7 +107,7 @@ def floor_of(name: str) -> str | None:
 
 
 def test_the_script_is_all_that_the_weeks_and_the_grader_share() -> None:
-    """Only one place connects them: the judge imports a week's tests by the name of the assignment. Modules outside both
+    """Only one place connects them: `hidden_tests` imports a week's tests by the name of the assignment. Modules outside both
     sides do not, either."""
     graph = arrows()
     wrong = [

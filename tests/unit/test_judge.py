@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from helpers import COURSE
 
 from autograder.course import Role
 from autograder.errors import BrokenCheck, SandboxError, StudentError
+from autograder.grading.marking.hidden_tests import hidden_tests, prepare, write_scripts
 from autograder.grading.marking.judge import (
     CheckingTooLong,
     _partial_credit,
@@ -92,6 +94,20 @@ def test_what_is_not_the_students_fault_costs_no_points(kind: type[Exception]) -
     cell = TaskCell("f_tests", Role.TEST, "raise error", points=2.0)
     with pytest.raises(kind):
         _run_test(cell, None, Marking(), {"error": kind("ours")}, {}, {}, [], Result("ada"))
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [(None, "week3 cannot be imported"), (SimpleNamespace(), "week3 has no @exercise for RotaryMulti")],
+)
+def test_a_week_without_all_its_hidden_tests_is_no_student_s_fault(
+    monkeypatch: pytest.MonkeyPatch, module: object, said: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "autograder.checks.week3", module)
+    with pytest.raises(BrokenCheck, match=said):
+        hidden_tests("week3_rope")
+    prepare("week3_rope")
+    write_scripts("week3_rope", 0, "cpu")
 
 
 def test_visible_checks_leave_the_device_to_the_hidden_tests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ def _open_sandbox(assignment: str, options: Options) -> Sandbox:
     with importing():
         import torch  # while the fork server does the same
 
-        from autograder.grading.marking.judge import prepare
+        from autograder.grading.marking.hidden_tests import prepare
 
         prepare(assignment)
     torch.set_num_threads(1)
@@ -161,7 +161,7 @@ def _open_sandbox(assignment: str, options: Options) -> Sandbox:
 
 def _write_scripts(task: Task, sandbox: Sandbox) -> None:
     """Write the hidden tests once for all judges."""
-    from autograder.grading.marking.judge import write_scripts
+    from autograder.grading.marking.hidden_tests import write_scripts
 
     if sandbox.device != "cuda":  # CUDA is not used before the judges are forked
         write_scripts(task.assignment, task.seed, sandbox.device)

@@ -1,7 +1,6 @@
 """The trusted side of one submission: student cells go to the sandbox, test cells run here against proxies."""
 
 import contextlib
-import importlib
 import io
 import itertools
 import json
@@ -22,15 +21,14 @@ matplotlib.use("Agg")
 
 from autograder.course import Role, is_week
 from autograder.errors import BrokenCheck, SandboxError, StudentError, visible
+from autograder.grading.marking.hidden_tests import cache_of, hidden_tests
 from autograder.grading.marking.marking import Marking, grading
-from autograder.grading.marking.result_cache import ResultCache
 from autograder.grading.marking.stand_ins import from_its_cell, in_the_sandbox
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
 from autograder.grading.sandbox.outputs import CellRun
 from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
-from autograder.grading.sandbox.worker.tensors import EXACT
 from autograder.grading.source_names import (
     bounds,
     defined_names,
@@ -43,7 +41,6 @@ from autograder.grading.source_names import (
 )
 from autograder.script.answer import Absent
 from autograder.script.question import noted
-from autograder.script.script import Exercise
 from autograder.script.verdict import Criterion, Verdict
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
@@ -75,38 +72,6 @@ def at_most(cpu_seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-@lru_cache(maxsize=1)
-def _cache_of(assignment: str, seed: int, device: str) -> ResultCache:
-    """Return the cache for one assignment, class and device."""
-    return ResultCache()
-
-
-def prepare(assignment: str) -> None:
-    """Import what the judges of this assignment need, once, before they are forked."""
-    import matplotlib.pyplot  # noqa: F401  the notebooks' set-up cells do
-
-    torch.set_float32_matmul_precision(EXACT)
-    for exercise in _exercises(assignment):
-        exercise.mistakes()
-
-
-def write_scripts(assignment: str, seed: int, device: str) -> None:
-    """Write an assignment's hidden tests for this class and device. A broken one is reported only during grading."""
-    marking = Marking(seed, device, _cache_of(assignment, seed, device))
-    for exercise in _exercises(assignment):
-        with contextlib.suppress(Exception):
-            for one in dict.fromkeys((device, "cpu")):
-                marking.script(exercise, one)
-
-
-def _exercises(assignment: str) -> list[Exercise]:
-    """Return the hidden tests of a week. An instructor's own assignment has none: its notebook contains its tests."""
-    if not is_week(assignment):
-        return []
-    week = importlib.import_module(f"autograder.checks.{assignment.split('_')[0]}")
-    return [value for value in vars(week).values() if isinstance(value, Exercise)]
-
-
 def judge(task: Task, sandbox: Sandbox) -> Answer:
     """Grade one submission. A failure that is not the student's never becomes a score: a broken sandbox raises
     ``SandboxError``, and a broken test gives a ``Failure`` that names it."""
@@ -115,7 +80,7 @@ def judge(task: Task, sandbox: Sandbox) -> Answer:
         sandbox.import_helpers(task.files)
     session = Session(sandbox, task.files, STUDENT_SEED)
     try:
-        cache = _cache_of(task.assignment, task.seed, sandbox.device)
+        cache = cache_of(task.assignment, task.seed, sandbox.device)
         with grading(task.seed, sandbox.device, cache) as marking, at_most(sandbox.limits.checking_cpu):
             marking.replacing = partial(in_the_sandbox, task, session)
             marking.anew = partial(from_its_cell, task, session)
@@ -133,7 +98,7 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
     trusted = _trusted_namespace(task.files) if is_week(task.assignment) else {}
     failed: dict[str, str] = {}  # by name: why it is not defined
     given: list[TaskCell] = []
-    rights = {exercise.grade_id: exercise.right for exercise in _exercises(task.assignment)}
+    rights = {exercise.grade_id: exercise.right for exercise in hidden_tests(task.assignment)}
     for place, cell in enumerate(task.cells):
         start = time.perf_counter()
         if cell.role == Role.TEST:
@@ -180,11 +145,10 @@ def _salvage(
         session.give_up()
         return ""
     blocks = blocks if "SyntaxError" in error.type_names else []
-    if cell.role == Role.ANSWER:
-        own, wanted = [], sorted(set(cell.defines) & set(answers))
-    else:
-        own, wanted = list(answers), sorted(settled_names(source).keys() - set(answers))
-    if not wanted or not (blocks or _are_missing(wanted, session)):
+    own = [] if cell.role == Role.ANSWER else list(answers)
+    wanted = sorted({*settled_names(source), *cell.defines} - set(own))
+    missing = _missing(wanted, session)
+    if not wanted or not (blocks or missing):
         return ""
     left_out = []
     for block in blocks:  # each by itself, for its own error
@@ -200,12 +164,13 @@ def _salvage(
         if not any(run.error is not None and run.error.was_stopped for run in runs):
             break
     how = ONLY_DEFINITIONS if only_definitions else LEFT_OUT if left_out else ONE_BY_ONE
-    return "" if _are_missing(wanted, session) else how.format(error.describe(), ", ".join(left_out))
+    is_of_use = not (still := _missing(wanted, session)) or still < missing
+    return how.format(error.describe(), ", ".join(left_out)) if is_of_use else ""
 
 
 def _needs(source: str, helpers: Collection[str], failed: dict[str, str], session: Session) -> str:
     """Return what to say of an answer that uses a name whose cell, one of the student's own, has stopped before it."""
-    used = [name for name in foreign_names(source) if name in helpers and _are_missing([name], session)]
+    used = [name for name in foreign_names(source) if name in helpers and _missing([name], session)]
     return "".join(f"It uses `{name}`, which is not defined{failed[name]}." for name in used[:1])
 
 
@@ -215,11 +180,11 @@ LEFT_OUT = "Its cell stopped with {}, so it was run without what cannot be read 
 ONLY_DEFINITIONS = "Its cell stopped with {}, so only its imports, functions, classes and plain assignments were run."
 
 
-def _are_missing(names: list[str], session: Session) -> bool:
+def _missing(names: list[str], session: Session) -> set[str]:
     try:
-        return not session.lookup(names).keys() >= set(names)
+        return set(names) - session.lookup(names).keys()
     except StudentError:
-        return True
+        return set(names)
 
 
 def _execute(cell: TaskCell, session: Session, names: Sequence[str] = ()) -> CellRun:
