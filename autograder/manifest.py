@@ -6,6 +6,7 @@ Kinds: ``code`` autograded implementation, ``numbers`` autograded hand computati
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Exercise:
 
     number: str
     grade_id: str
-    kind: str
+    kind: Literal["code", "numbers", "text", "test"]
     points: float
     minutes: int
 

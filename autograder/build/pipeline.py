@@ -81,7 +81,7 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
     source.mkdir(parents=True)
     try:
         notebook = to_notebook(text.read_text(encoding="utf-8"))
-        _compare_points(notebook, assignment)
+        _compare_with_manifest(notebook, assignment)
     except TextError as error:
         raise TextError(f"source/{text.name}: {error}; see docs/authoring.md") from error
     (source / f"{assignment}.ipynb").write_text(_dump(notebook), encoding="utf-8")
@@ -92,8 +92,8 @@ def _stage(root: Path, stage: Path, text: Path) -> Path:
     return source
 
 
-def _compare_points(notebook: NotebookNode, assignment: str) -> None:
-    """Raise ``TextError`` if text and manifest differ in the exercises or in their points."""
+def _compare_with_manifest(notebook: NotebookNode, assignment: str) -> None:
+    """Raise ``TextError`` if text and manifest differ in the exercises, their points or their hidden tests."""
     marks = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
     given = {each["grade_id"]: each["points"] for each in marks if each.get("grade") and each.get("points")}
     due = {entry.graded_cell: entry for entry in MANIFEST.get(assignment, ())}
@@ -107,6 +107,12 @@ def _compare_points(notebook: NotebookNode, assignment: str) -> None:
         raise TextError(
             f"no cell has points and the name {name}, as exercise {due[name].number} in autograder/manifest.py"
         )
+    sources = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in notebook.cells}
+    for name, answer in [(name, entry.grade_id) for name, entry in due.items() if name != entry.grade_id]:
+        if answer not in sources:
+            raise TextError(f"there is no answer cell {answer}, which {name} grades")
+        if not re.search(rf"\.{answer}\({answer}\b", sources[name]):
+            raise TextError(f"{name} must call its own hidden test: {assignment.split('_')[0]}.{answer}({answer})")
 
 
 def copy_released(file: Path, target: Path) -> None:
@@ -172,7 +178,7 @@ def _gist(log: CapturedLog) -> str:
     """The useful part of nbgrader's error log: the failing cell and its error, or the last line of the traceback."""
     traceback: str = strip_ansi(log.traceback)
     _, _, cell_error = traceback.partition("CellExecutionError: ")
-    return cell_error or traceback.rpartition("\n")[2]
+    return cell_error or traceback.rpartition("\n")[2].removeprefix("autograder.errors.TextError: ")
 
 
 def _dump(notebook: nbformat.NotebookNode) -> str:

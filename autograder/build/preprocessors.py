@@ -37,7 +37,9 @@ class ClearAnswers(NbGraderPreprocessor):
         if utils.is_solution(cell):
             cell.source = clear_solution(cell)
         elif replace_region(cell.source, "SOLUTION")[1]:
-            raise TextError(f"a solution stands in cell {cell.get('id')}, which is no answer cell")
+            raise TextError(
+                f'a solution stands in cell {cell.get("id")}, which is no answer cell: its header lacks "solution": true'
+            )
         return cell, resources
 
 

@@ -190,6 +190,25 @@ def test_text_and_manifest_have_the_same_exercises_and_points(
         build(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "week3.rotate_half(rotate_half)",
+            "week3.rope_frequencies(rotate_half)",
+            "call its own hidden test: week3.rot",
+        ),
+        ('"rotate_half", "sol', '"rotate_halves", "sol', "no answer cell rotate_half, which rotate_half_tests"),
+    ],
+)
+def test_every_exercise_has_its_answer_and_its_own_hidden_test(old: str, new: str, says: str, tmp_path: Path) -> None:
+    text = (COURSE / "source" / "week3_rope.py").read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    (tmp_path / "week3_rope.py").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(TextError, match=says):
+        build(tmp_path, tmp_path / "week3_rope.py")
+
+
 def test_every_hidden_region_of_a_cell_is_removed() -> None:
     region = "### BEGIN HIDDEN TESTS\nassert secret\n### END HIDDEN TESTS\n"
     assert clear_hidden(f"first()\n{region}second()\n{region}") == "first()\nsecond()"
