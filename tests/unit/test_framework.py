@@ -344,6 +344,7 @@ def test_refusing_in_another_way_is_told():
     verdict = run(both, student, refusing_double)
     assert verdict.score == 0.5
     assert verdict.named == ["double('x') must raise TypeError; yours raises AssertionError."]
+    assert run(both, lambda x: mistyped, refusing_double).named == []  # noqa: F821  an error wherever it is called
 
 
 def test_what_the_sandbox_has_stopped_is_no_refusal_in_another_way():
@@ -471,7 +472,7 @@ def test_entries_of_a_hand_computation():
         with check.criterion("entries", 1, golden=True):
             check.entries("a", "b", "c", tolerance=Tolerance(1e-3, 1e-6))
 
-    right = {"a": 1.0, "b": 2.0, "c": 3.0}
+    right = {"a": 1.0, "b": 2, "c": 3.0}
     assert run(body, {"a": 1, "b": 2.0005, "c": torch.tensor(3.0)}, right).score == 1
     message = run(body, {"a": None, "b": 2.5}, right).criteria[0].message
     assert message.splitlines() == [

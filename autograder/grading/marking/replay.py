@@ -11,7 +11,7 @@ import torch
 from autograder.script.answer import Answer, Given, Raised, answer_of
 from autograder.script.context import fill, watched
 from autograder.script.question import Local, Question, Subject, plain
-from autograder.script.script import Block, Exercise, Fault, Reached, Script, Step, Unchanged
+from autograder.script.script import Block, Exercise, Fault, Reached, Refuses, Script, Step, Unchanged
 from autograder.script.verdict import UNANSWERED, Criterion
 
 NO_VALUE = "It earns points only if a criterion on values holds, and none does yet."
@@ -125,6 +125,8 @@ class _Replay:
             fault: Fault | None = step.changed(changed[0])
         else:
             fault = step.fault(answer, self._trial.exercise.returns)
+            if isinstance(step, Refuses) and fault and self._has_raised(answer):
+                fault = Fault(fault.message)  # names nothing: the answer fails so where it is to give a value, too
         self._trial.changes_in_place |= bool(changed) and isinstance(answer, Given)
         if step.leaves_record or (step.remembers_errors and isinstance(answer, Raised)):
             record.met = fault is None
@@ -132,6 +134,11 @@ class _Replay:
         if fault is None:
             self._met[step] = answer
         return fault
+
+    def _has_raised(self, answer: Answer) -> bool:
+        """Whether an earlier step met the same kind of error."""
+        errors = [it.answer.error.kind for it in self._trial.records if isinstance(it.answer, Raised)]
+        return isinstance(answer, Raised) and answer.error.kind in errors
 
 
 def _for_all(step: Step) -> Sequence[Question]:
