@@ -141,7 +141,7 @@ class Marking:
     def _shows_more(self, other: Trial, best: Trial, student: Any) -> bool:
         """Whether ``other``, with earlier answers replaced, says more about this answer although it earns no more. Where
         both are wrong, only it shows the answer's own mistake, unless that is what calls leave behind."""
-        if other.stopped != best.stopped:
+        if other.stopped or best.stopped:
             return other.stopped < best.stopped
         if _raises(other) and not _raises(best):
             return False
