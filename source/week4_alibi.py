@@ -235,6 +235,7 @@ def alibi_slopes(n_heads):
 # %% nbgrader={"grade_id": "alibi_slopes_check", "grade": true, "points": 0}
 # Visible check (0 points).
 four = alibi_slopes(4)
+assert isinstance(four, torch.Tensor), f"a torch tensor expected, got {type(four).__name__}; NoneType means that nothing was returned."
 assert tuple(four.shape) == (4,), f"shape (4,) expected for 4 heads, got {tuple(four.shape)}."
 assert four.dtype == torch.float32, f"float32 expected, got {four.dtype}."
 assert bool((four > 0).all()), "slopes are positive; the minus sign belongs to the bias."
@@ -370,6 +371,7 @@ def alibi_bias(n_heads, n_queries, n_keys=None):
 # %% nbgrader={"grade_id": "alibi_bias_check", "grade": true, "points": 0}
 # Visible check (0 points).
 square = alibi_bias(4, 6)
+assert isinstance(square, torch.Tensor), f"a torch tensor expected, got {type(square).__name__}; NoneType means that nothing was returned."
 assert tuple(square.shape) == (4, 6, 6), f"shape (4, 6, 6) expected: (heads, queries, keys), got {tuple(square.shape)}."
 assert square.dtype == torch.float32, f"float32 expected, got {square.dtype}."
 assert bool(torch.isfinite(square).all()), "all entries must be finite: the mask is not part of the bias."
@@ -616,6 +618,7 @@ generator = torch.Generator().manual_seed(2)
 scores, slopes = torch.randn(2, 4, 5, 5, generator=generator), torch.tensor([0.5, 0.25, 0.125, 0.0625])
 answers = [per_key_bias_is_equivalent(scores, slopes, causal) for causal in (True, False)]
 for answer in answers:
+    assert answer is not None, "nothing was returned: is there a return statement?"
     assert isinstance(answer, bool), f"a Python bool expected, got {type(answer).__name__}: wrap the comparison in bool()."
 assert answers[0] != answers[1], (
     "for these scores the two forms agree in one of the two cases, causal or not, and differ in the other; yours gives "

@@ -201,7 +201,7 @@ def _a_bool(call: str) -> Callable[[Any], Fault | None]:
     def judge(got: Any) -> Fault | None:
         if type(got) is bool:
             return None
-        return Fault(f"{call} must return a Python bool, got {kind(got)}", (NOT_A_BOOL,))
+        return Fault(f"{call} must return a Python bool, got {kind(got)}", (NOT_A_BOOL,) if got is not None else ())
 
     return judge
 
@@ -539,5 +539,5 @@ INTS = Hint("With floats the window is right, with ints it is not. (slope and to
 
 
 def _as(kind: Callable[[Any], Any], probe: Probe) -> Probe:
-    """The probe's value as a plain bool or float."""
-    return lambda subject: kind(probe(subject))
+    """The probe's value as a plain bool or float; ``None`` stays."""
+    return lambda subject: value if (value := probe(subject)) is None else kind(value)
