@@ -54,6 +54,11 @@ def run_lock(root: Path) -> Iterator[None]:
         lock.release()
 
 
+def feedback_lock(root: Path) -> FileLock:
+    """Return the lock under which feedback pages are written; it waits for whoever writes them now."""
+    return FileLock(state_folder(root) / "feedback-lock", mode=file_mode(root))
+
+
 def class_seed(root: Path, assignment: str) -> int:
     """Return the seed of an assignment's hidden inputs, derived from a secret that is made once per course root."""
     path = state_folder(root) / "seed"

@@ -42,13 +42,18 @@ def exchange_key(course: CourseDirectory, student: str, assignment: str) -> Exch
     return ExchangeKey(secret, tuple(names[:MOST_NAMES])) if names else None
 
 
+def has_keys(folder: Path) -> bool:
+    """Whether the files that the exchange needs lie beside a feedback page."""
+    return all((folder / name).is_file() for name in FILES)
+
+
 def release_feedback(exchange: ExchangeReleaseFeedback) -> None:
     """Replace nbgrader's `copy_files`, which stops for the whole class at the first page without a key. Such pages are
     left out, and named once all others are released."""
     course = exchange.coursedir
     excluded = course.student_id_exclude
     pages = map(Path, glob.glob(os.path.join(exchange.src_path, f"{course.assignment_id}.html")))
-    lacking = {page.parent.parent.name for page in pages if any(not (page.parent / name).is_file() for name in FILES)}
+    lacking = {page.parent.parent.name for page in pages if not has_keys(page.parent)}
     left_out = sorted(lacking - set(excluded.split(",")))
     try:
         course.student_id_exclude = ",".join(filter(None, [excluded, *left_out]))

@@ -17,6 +17,7 @@ from nbgrader.converters.base import NbGraderException
 from autograder.errors import GradingFailed
 from autograder.grading.course_state import run_lock
 from autograder.grading.plugins.autograde import why_refused
+from autograder.grading.plugins.exchange import exchange_key, has_keys
 from autograder.grading.plugins.page_origin import is_made_from, origins
 from autograder.grading.plugins.penalties import renew_penalties
 from autograder.grading.plugins.restore import restore, told_restored
@@ -65,8 +66,9 @@ class CourseFeedback(GenerateFeedback):
 
     def _is_stale(self, student: str) -> bool:
         assignment = self.coursedir.assignment_id
-        page = Path(self._format_dest(assignment, student)) / f"{assignment}.html"
-        return not is_made_from(page, self.origins.get(student))
+        folder = Path(self._format_dest(assignment, student))
+        can_be_released = not exchange_key(self.coursedir, student, assignment) or has_keys(folder)
+        return not (can_be_released and is_made_from(folder / f"{assignment}.html", self.origins.get(student)))
 
     def convert_notebooks(self) -> None:
         """Make the pages, in several processes unless this one has other threads, which a fork could harm."""

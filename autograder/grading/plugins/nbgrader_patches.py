@@ -21,6 +21,7 @@ from nbgrader.exchange.default.release_feedback import ExchangeReleaseFeedback
 from sqlalchemy import Engine
 from sqlalchemy.exc import SAWarning
 
+from autograder.grading.course_state import feedback_lock
 from autograder.grading.plugins.exchange import release_feedback
 from autograder.grading.plugins.nbgrader_version import wrong_version
 from autograder.grading.plugins.roster import open_roster
@@ -84,9 +85,12 @@ def generate_feedback(converter: GenerateFeedback) -> None:
     from autograder.grading.plugins.feedback import FeedbackExporter
     from autograder.grading.plugins.generate_feedback import CourseFeedback
 
-    if issubclass(converter.exporter_class, FeedbackExporter):
-        converter.__class__ = CourseFeedback
-    _stock_feedback(converter)
+    if not issubclass(converter.exporter_class, FeedbackExporter):
+        _stock_feedback(converter)
+        return
+    converter.__class__ = CourseFeedback
+    with feedback_lock(Path(converter.coursedir.root)):
+        _stock_feedback(converter)
 
 
 def submitted_timestamp(api: NbGraderAPI, assignment_id: str, student_id: str) -> datetime | None:
