@@ -12,7 +12,7 @@ SETTINGS = Path("/srv/positional-encodings/hub")  # a copy of this folder, reada
 
 def settings(spawner):
     """Where a server finds nbgrader's and JupyterLab's settings: an instructor's own come first."""
-    own = ["instructor"] if spawner.user.name in INSTRUCTORS else []
+    own = ["instructor"] if spawner.user.name in {name.lower() for name in INSTRUCTORS} else []
     return ":".join(str(SETTINGS / who) for who in (*own, "everybody"))
 
 
