@@ -95,7 +95,11 @@ class CourseZipCollect(ZipCollectApp):
                 taken.add(own)
                 answers[file] = answers[file] | {"file_id": own}
         found = ", ".join(map(self._shown, claims))
-        then = f"{Path(counts).name} counts" if counts else f"none counts until one alone is left, or called {name}"
+        then = (
+            f"{Path(counts).name} counts"
+            if counts
+            else "grading takes the one that holds answers, or none if several do"
+        )
         self._told.append(f"{student} has handed in {len(claims)} notebooks ({found}): {then}")
 
     def _transfer_files(self, collected_data: Collected) -> None:
