@@ -164,3 +164,4 @@ def test_the_version_of_python_is_kept_where_the_notebook_says_it(
 def test_what_a_student_writes_is_no_markup(markup: str) -> None:
     shown = intake._without_markup(f"a < b & c, {markup}")
     assert markup not in shown and shown.replace("\u200b", "") == f"a < b & c, {markup}"
+    assert intake._without_markup("<https://arxiv.org>") == "<https://arxiv.org>"

@@ -265,7 +265,7 @@ def _extra(cell: NotebookNode, number: int) -> NotebookNode:
 def _without_markup(text: str) -> str:
     """Break HTML, entities and script links in a student's Markdown with zero-width spaces, which are invisible."""
     text = re.sub(r"[^\n\t -~]", lambda found: found[0] if _is_kept(found[0]) else "", text)
-    text = re.sub(r"<(?=[A-Za-z/!?])", "<\u200b", text)
+    text = re.sub(r"<(?!https?://[^\s<>]*>)(?=[A-Za-z/!?])", "<\u200b", text)
     text = re.sub(r"&(?=#|[A-Za-z0-9]+;)", "&\u200b", text)
     return re.sub(r"(?i)\b(\w)(\w*script|ata|ile|lob)(?=\\?:)", "\\1\u200b\\2", text)
 
