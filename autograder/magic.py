@@ -70,7 +70,7 @@ class NotebookGrader:
         print(f"{path.name}, as saved at {saved:%H:%M:%S}")
         history = [str(source) for source in self._shell.history_manager.input_hist_raw]
         for name in newer_in_kernel(entries, history, rebuilt.notebook):
-            print(f"You have run a newer {name} than the saved one: save the notebook and ask again for that one.")
+            print(f"The {name} that you last ran is not the saved one: save the notebook, or run its cell again.")
         template = instructor_cells(self._root, assignment)
         files = released_files(self._root, assignment)
         tests = {entry.graded_cell for entry in entries}
