@@ -27,7 +27,7 @@ class Limits:
     gpu_memory: int = 4 * 2**30  # all processes together, the CUDA context included
     file_size: int = 32 * 2**20
     processes: int = 64  # at the same time
-    started: int = 1000  # processes and threads in total, in one fork
+    started: int = 1000  # processes in one fork, and the threads before the last of them
     cell_cpu: float = 15.0
     call_cpu: float = 10.0
     retry: float = 2.0  # CPU or idle, after a crash or time-out or once the budget is spent; right answers need less
