@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autograder.manifest import MANIFEST
 
-WEEK1, _, _, _, WEEK5, _, WEEK7, _ = MANIFEST
+WEEK1, _, _, _, WEEK5, _, WEEK7, *_ = MANIFEST
 
 
 @dataclass(frozen=True)

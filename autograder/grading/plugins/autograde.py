@@ -127,7 +127,7 @@ class CourseAutograde(Autograde):
                 )
         except (GradingFailed, CourseError) as error:
             self.stopped = str(error)
-            raise self._told(self.stopped) from error
+            raise self._told(self.stopped) from None
         except (OSError, DatabaseError, NbGraderException) as error:
             cause = self.broken_by if isinstance(error, NbGraderException) else error
             if cause is None:
