@@ -196,9 +196,9 @@ def _open_to_write_is_refused(hub: Hub) -> None:
 
 
 def _colleagues_share_one_course(hub: Hub) -> None:
-    """With the guide's own commands, one colleague regrades what the other has graded, in a new gradebook."""
+    """With the guide's own commands, one colleague regrades, in a new gradebook, and collects what the other released."""
     texts = [fence.text for fence in fences(COURSE / "docs" / "jupyterhub.md")]
-    (commands,) = (text for text in texts if "groupadd" in text)
+    commands = "\n".join(text for text in texts if "groupadd" in text or "chgrp instructors" in text)
     (settings,) = (text for text in texts if "groupshared" in text)
     homes = hub.place / "home"
     for theirs, ours in {
@@ -207,16 +207,25 @@ def _colleagues_share_one_course(hub: Hub) -> None:
         " instructors": f" {GROUP}",
         " hopper": f" {INSTRUCTOR}",
         " noether": f" {COLLEAGUE}",
+        "/srv/nbgrader/exchange": hub.place / "exchange",
     }.items():
         assert theirs in commands
         commands = commands.replace(theirs, str(ours))
     (hub.course / "gradebook.db").unlink()
+    shutil.rmtree(hub.place / "exchange" / "positional_encodings")
     subprocess.run(["bash", "-ec", commands], check=True)
     with (hub.course / "nbgrader_config.py").open("a", encoding="utf-8") as config:
         config.write(settings)
-    command = [str(hub.python.parent / "nbgrader"), "autograde", WEEK, "--student", STUDENTS[0], "--force"]
-    _as(INSTRUCTOR, *command, cwd=hub.course)
-    _as(COLLEAGUE, *command, cwd=homes / COLLEAGUE / "positional-encodings")
+    found = ":".join(str(hub.place / "settings" / who) for who in ("instructor", "everybody"))
+
+    def run(name: str, *command: str) -> None:
+        own = "env", f"JUPYTER_CONFIG_PATH={found}", f"HOME={homes / name}", str(hub.python.parent / "nbgrader")
+        _as(name, *own, *command, cwd=homes / name / "positional-encodings")
+
+    for command in ("release_assignment", "autograde"):
+        for name in (INSTRUCTOR, COLLEAGUE):
+            run(name, command, WEEK, "--force")
+    run(COLLEAGUE, "collect", WEEK)
 
 
 # ---- what the test needs to be there --------------------------------------------------------------------------------
