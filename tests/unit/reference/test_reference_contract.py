@@ -1,6 +1,7 @@
 """The contract of every reference kernel: names, dtype, device, graph, unchanged arguments, nothing cached."""
 
 import inspect
+from functools import cache
 
 import pytest
 import torch
@@ -99,212 +100,118 @@ def test_forward_signatures():
     assert signature(reference.HybridDecoderBlock.forward) == "(self, x, memory, memory_mask=None)"
 
 
-# Each case: arguments as (shape or ready tensor) and a call; the call returns one tensor.
-def _qkv(device, dtype):
-    return [torch.randn(2, 3, 5, 8, device=device, dtype=dtype) for _ in range(3)]
+@cache
+def module(cls, sizes, dtype, device):
+    """Return the same module at every call: what one call leaves in it, the next would find."""
+    torch.manual_seed(0)
+    return cls(*sizes).to(device=device, dtype=dtype)
 
 
-def _module(cls, device, dtype):
-    return cls(24, 3).to(device=device, dtype=dtype)
+def layer(cls, x, *sizes):
+    return module(cls, sizes, x.dtype, x.device)
 
 
-def _attention(device, dtype):
-    mask = torch.ones(5, 5, dtype=torch.bool, device=device).tril(-1)  # the first row is fully masked
-    return lambda q, k, v: reference.scaled_dot_product_attention(q, k, v, mask)[0], _qkv(device, dtype)
+def positions(x):
+    return torch.arange(x.shape[-2], device=x.device)
 
 
-def _attention_weights(device, dtype):
-    return lambda q, k, v: reference.scaled_dot_product_attention(q, k, v)[1] * v.mean(), _qkv(device, dtype)
+def below_the_diagonal(x, n_keys=5):
+    """Return a mask for five queries, the first of which sees no key."""
+    return torch.ones(5, n_keys, dtype=torch.bool, device=x.device).tril(-1)
 
 
-def _rope(device, dtype):
-    return lambda x: reference.apply_rotary_emb(x, torch.arange(5, device=device)), _qkv(device, dtype)[:1]
+def learned(x):
+    return module(reference.LearnedPositionalEmbedding, (6, 24), torch.float32, x.device)(x)  # whatever x is
 
 
-def _rope_per_batch(device, dtype):
-    positions = torch.arange(10, device=device).view(2, 5) * 0.5
-    return lambda x: reference.apply_rotary_emb(x, positions), _qkv(device, dtype)[:1]
+def cached(x, keys, values):
+    out, (k, v) = layer(reference.CachedAttention, x, 24, 6, 2)(x, (keys, values))
+    return out + k.mean() + v.mean()
 
 
-def _rope_half(device, dtype):
-    return lambda x: reference.apply_rotary_emb_half(x, torch.arange(5, device=device)), _qkv(device, dtype)[:1]
+def cross(x, memory):
+    mask = torch.ones(2, 7, dtype=torch.bool, device=x.device).triu(1)  # the second memory has its first keys hidden
+    return layer(reference.CrossAttention, x, 24, 3)(x, memory, mask, positions(x), positions(memory) / 2)
 
 
-def _interleaved_to_half(device, dtype):
-    return lambda w: reference.interleaved_to_half(w, 3), [torch.randn(24, 7, device=device, dtype=dtype)]
+def sink(scores, sinks):
+    hidden = torch.ones(5, 8, dtype=torch.bool, device=scores.device).triu()  # the first row has no key
+    return reference.softmax_with_sink(scores.masked_fill(hidden, -torch.inf), sinks)
 
 
-def _interleaved_to_half_one_pair(device, dtype):
+HEADS, MODEL = (2, 3, 5, 8), (2, 5, 24)
+# Each case: a call that returns one tensor, and the shapes of its arguments.
+CASES = {
+    "attention": (
+        lambda q, k, v: reference.scaled_dot_product_attention(q, k, v, below_the_diagonal(q))[0],
+        [HEADS] * 3,
+    ),
+    "attention_weights": (
+        lambda q, k, v: reference.scaled_dot_product_attention(q, k, v)[1] * v.mean(),
+        [HEADS] * 3,
+    ),
+    "rope": (lambda x: reference.apply_rotary_emb(x, positions(x)), [HEADS]),
+    "rope_per_batch": (
+        lambda x: reference.apply_rotary_emb(x, torch.arange(10, device=x.device).view(2, 5) * 0.5),
+        [HEADS],
+    ),
+    "rope_half": (lambda x: reference.apply_rotary_emb_half(x, positions(x)), [HEADS]),
+    "interleaved_to_half": (lambda w: reference.interleaved_to_half(w, 3), [(24, 7)]),
     # With one pair per head the order does not change; the result is still a copy.
-    return lambda w: reference.interleaved_to_half(w, 3), [torch.randn(6, 7, device=device, dtype=dtype)]
-
-
-def _rotate_half(device, dtype):
-    return reference.rotate_half, _qkv(device, dtype)[:1]
-
-
-def _decode_step_scores(device, dtype):
-    q, k, _ = _qkv(device, dtype)
-    return reference.decode_step_scores, [q[:, :, :1].contiguous(), k]
-
-
-def _rotary_scores(device, dtype):
-    distances = torch.arange(15, device=device).view(3, 5)
-    q, k, _ = _qkv(device, dtype)
-    return lambda q, k: reference.rotary_scores(q, k, distances), [q[:, :, 2:], k]
-
-
-def _position_interpolation(device, dtype):
-    return lambda p: reference.position_interpolation(p, 1), [torch.randn(5, device=device, dtype=dtype)]
-
-
-def _learned(device, dtype):
-    module = reference.LearnedPositionalEmbedding(6, 24).to(device)  # a float32 table whatever x is
-    return module, [torch.randn(2, 5, 24, device=device, dtype=dtype)]
-
-
-def _rotary_module(device, dtype):
-    module = _module(reference.RotaryMultiHeadAttention, device, dtype)
-    return lambda x: module(x, is_causal=True), [torch.randn(2, 5, 24, device=device, dtype=dtype)]
-
-
-def _alibi_module(device, dtype):
-    module = _module(reference.ALiBiMultiHeadAttention, device, dtype)
-    return module, [torch.randn(2, 5, 24, device=device, dtype=dtype)]
-
-
-def _shaw(device, dtype):
-    tables = [torch.randn(5, 8, device=device, dtype=dtype) for _ in range(2)]
-    mask = torch.ones(5, 5, dtype=torch.bool, device=device).tril(-1)
-    return lambda *tensors: reference.shaw_attention(*tensors, mask)[0], [*_qkv(device, dtype), *tables]
-
-
-def _rel_shift(device, dtype):
-    return reference.rel_shift, [torch.randn(2, 3, 4, 6, device=device, dtype=dtype)]
-
-
-def _transformer_xl_scores(device, dtype):
-    q, k, _ = _qkv(device, dtype)
-    rest = [torch.randn(*shape, device=device, dtype=dtype) for shape in ((3, 5, 8), (3, 8), (3, 8))]
-    return reference.transformer_xl_scores, [q[:, :, 3:].contiguous(), k, *rest]
-
-
-def _t5_attention(device, dtype):
-    table = torch.randn(32, 3, device=device, dtype=dtype)
-    return lambda *tensors: reference.t5_attention(*tensors, is_causal=True)[0], [*_qkv(device, dtype), table]
-
-
-def _deberta_scores(device, dtype):
-    tables = [torch.randn(3, 4, 8, device=device, dtype=dtype) for _ in range(2)]
-    return reference.deberta_scores, [*_qkv(device, dtype)[:2], *tables]
-
-
-def _grouped(device, dtype):
-    q, k, v = _qkv(device, dtype)
-    return lambda q, k, v: reference.grouped_query_attention(q, k, v)[0], [
-        q,
-        k[:, :1].contiguous(),
-        v[:, :1].contiguous(),
-    ]
-
-
-def _cached(device, dtype):
-    module = reference.CachedAttention(24, 6, 2).to(device=device, dtype=dtype)
-
-    def call(x, keys, values):
-        out, (k, v) = module(x, (keys, values))
-        return out + k.mean() + v.mean()
-
-    keys, values = (torch.randn(2, 2, 3, 4, device=device, dtype=dtype) for _ in range(2))
-    return call, [torch.randn(2, 5, 24, device=device, dtype=dtype), keys, values]
-
-
-def _shifted(device, dtype):
-    return lambda k: reference.shift_cached_keys(k, 3), _qkv(device, dtype)[:1]
-
-
-def _cross(device, dtype):
-    module = _module(reference.CrossAttention, device, dtype)
-    mask = torch.ones(2, 7, dtype=torch.bool, device=device).triu(1)  # the second memory has its first keys hidden
-    positions = torch.arange(5, device=device), torch.arange(7, device=device) / 2
-    return lambda x, m: module(x, m, mask, *positions), [
-        torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)
-    ]
-
-
-def _hybrid(device, dtype):
-    module = _module(reference.HybridDecoderBlock, device, dtype)
-    return module, [torch.randn(2, n, 24, device=device, dtype=dtype) for n in (5, 7)]
-
-
-def _partial(device, dtype):
-    return lambda x: reference.partial_rotary_emb(x, torch.arange(5, device=device), 4), _qkv(device, dtype)[:1]
-
-
-def _mrope(device, dtype):
-    positions = torch.arange(15, device=device).view(3, 5)
-    return lambda x: reference.apply_mrope(x, positions, (1, 1, 2)), _qkv(device, dtype)[:1]
-
-
-def _mrope_per_batch(device, dtype):
-    positions = torch.arange(30, device=device).view(3, 2, 5) * 0.5
-    return lambda x: reference.apply_mrope(x, positions, [2, 0, 2]), _qkv(device, dtype)[:1]
-
-
-def _sink(device, dtype):
-    hidden = torch.ones(5, 8, dtype=torch.bool, device=device).triu()  # the first row has no key
-    return lambda scores, sinks: reference.softmax_with_sink(scores.masked_fill(hidden, -torch.inf), sinks), [
-        _qkv(device, dtype)[0],
-        torch.randn(3, device=device, dtype=dtype),
-    ]
-
-
-def _latent(device, dtype):
-    mask = torch.ones(5, 7, dtype=torch.bool, device=device).tril(-1)  # the first row is fully masked
-    shapes = (2, 3, 5, 8), (2, 3, 5, 4), (2, 7, 6), (2, 7, 4), (3, 8, 6), (3, 5, 6)
-    arguments = [torch.randn(*shape, device=device, dtype=dtype) for shape in shapes]
-    return lambda *tensors: reference.mla_attention(*tensors, mask), arguments
-
-
-CASES = [
-    _attention,
-    _attention_weights,
-    _rope,
-    _rope_per_batch,
-    _rope_half,
-    _interleaved_to_half,
-    _interleaved_to_half_one_pair,
-    _rotate_half,
-    _decode_step_scores,
-    _rotary_scores,
-    _position_interpolation,
-    _learned,
-    _rotary_module,
-    _alibi_module,
-    _shaw,
-    _rel_shift,
-    _transformer_xl_scores,
-    _t5_attention,
-    _deberta_scores,
-    _grouped,
-    _cached,
-    _shifted,
-    _cross,
-    _hybrid,
-    _partial,
-    _mrope,
-    _mrope_per_batch,
-    _sink,
-    _latent,
-]
+    "interleaved_to_half_one_pair": (lambda w: reference.interleaved_to_half(w, 3), [(6, 7)]),
+    "rotate_half": (reference.rotate_half, [HEADS]),
+    "decode_step_scores": (reference.decode_step_scores, [(2, 3, 1, 8), HEADS]),
+    "rotary_scores": (
+        lambda q, k: reference.rotary_scores(q[:, :, 2:], k, torch.arange(15, device=q.device).view(3, 5)),
+        [HEADS] * 2,
+    ),
+    "position_interpolation": (lambda p: reference.position_interpolation(p, 1), [(5,)]),
+    "learned": (learned, [MODEL]),
+    "rotary_module": (lambda x: layer(reference.RotaryMultiHeadAttention, x, 24, 3)(x, is_causal=True), [MODEL]),
+    "alibi_module": (lambda x: layer(reference.ALiBiMultiHeadAttention, x, 24, 3)(x), [MODEL]),
+    "shaw": (
+        lambda q, *more: reference.shaw_attention(q, *more, below_the_diagonal(q))[0],
+        [*[HEADS] * 3, (5, 8), (5, 8)],
+    ),
+    "rel_shift": (reference.rel_shift, [(2, 3, 4, 6)]),
+    "transformer_xl_scores": (reference.transformer_xl_scores, [(2, 3, 2, 8), HEADS, (3, 5, 8), (3, 8), (3, 8)]),
+    "t5_attention": (
+        lambda *tensors: reference.t5_attention(*tensors, is_causal=True)[0],
+        [*[HEADS] * 3, (32, 3)],
+    ),
+    "deberta_scores": (reference.deberta_scores, [HEADS, HEADS, (3, 4, 8), (3, 4, 8)]),
+    "grouped": (
+        lambda q, k, v: reference.grouped_query_attention(q, k, v)[0],
+        [HEADS, (2, 1, 5, 8), (2, 1, 5, 8)],
+    ),
+    "cached": (cached, [MODEL, (2, 2, 3, 4), (2, 2, 3, 4)]),
+    "shifted": (lambda k: reference.shift_cached_keys(k, 3), [HEADS]),
+    "cross": (cross, [MODEL, (2, 7, 24)]),
+    "hybrid": (lambda x, memory: layer(reference.HybridDecoderBlock, x, 24, 3)(x, memory), [MODEL, (2, 7, 24)]),
+    "partial": (lambda x: reference.partial_rotary_emb(x, positions(x), 4), [HEADS]),
+    "mrope": (
+        lambda x: reference.apply_mrope(x, torch.arange(15, device=x.device).view(3, 5), (1, 1, 2)),
+        [HEADS],
+    ),
+    "mrope_per_batch": (
+        lambda x: reference.apply_mrope(x, torch.arange(30, device=x.device).view(3, 2, 5) * 0.5, [2, 0, 2]),
+        [HEADS],
+    ),
+    "sink": (sink, [HEADS, (3,)]),
+    "latent": (
+        lambda *tensors: reference.mla_attention(*tensors, below_the_diagonal(tensors[0], 7)),
+        [HEADS, (2, 3, 5, 4), (2, 7, 6), (2, 7, 4), (3, 8, 6), (3, 5, 6)],
+    ),
+}
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.strip("_"))
-def test_dtype_device_graph_and_arguments(case, dtype, device):
+@pytest.mark.parametrize("name", CASES)
+def test_dtype_device_graph_and_arguments(name, dtype, device):
+    call, shapes = CASES[name]
     torch.manual_seed(0)
-    call, arguments = case(device, dtype)
+    arguments = [torch.randn(shape, device=device, dtype=dtype) for shape in shapes]
     before = [argument.clone() for argument in arguments]
     arguments = [argument.requires_grad_() for argument in arguments]
     result = call(*arguments)
@@ -317,11 +224,11 @@ def test_dtype_device_graph_and_arguments(case, dtype, device):
     assert torch.equal(call(*arguments), result), "a second call gives something else"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.strip("_"))
-def test_no_cpu_tensor_meets_another_device(case):
+@pytest.mark.parametrize("name", CASES)
+def test_no_cpu_tensor_meets_another_device(name):
     # The meta device exists on every machine and, like CUDA, refuses to be mixed with the CPU.
-    call, arguments = case("meta", torch.float32)
-    assert call(*arguments).device.type == "meta"
+    call, shapes = CASES[name]
+    assert call(*(torch.randn(shape, device="meta") for shape in shapes)).device.type == "meta"
 
 
 def test_more_results_on_their_arguments_device():
