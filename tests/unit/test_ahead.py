@@ -149,10 +149,9 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def session(sandbox: Sandbox) -> Iterator[Session]:
-    opened = Session(sandbox, {}, 0)
-    opened.execute("a", CELL)
-    yield opened
-    opened.close()
+    with contextlib.closing(Session(sandbox, {}, 0)) as opened:
+        opened.execute("a", CELL)
+        yield opened
 
 
 def planned(session: Session, *numbers: int) -> Any:

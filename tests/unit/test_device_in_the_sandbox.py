@@ -1,6 +1,7 @@
 """The simulated device across the sandbox boundary, for a class graded on the CPU and for one graded on the device."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 import torch
@@ -38,11 +39,9 @@ class Layer(torch.nn.Module):
 
 @pytest.fixture(scope="module", params=["cpu", simulated_device.NAME])
 def session(request: pytest.FixtureRequest) -> Iterator[Session]:
-    with Sandbox(device=request.param, limits=ROOMY) as sandbox:
-        opened = Session(sandbox, {}, seed=3)
+    with Sandbox(device=request.param, limits=ROOMY) as sandbox, closing(Session(sandbox, {}, seed=3)) as opened:
         opened.execute("answers", ANSWERS)
         yield opened
-        opened.close()
 
 
 def there(*numbers: float) -> torch.Tensor:

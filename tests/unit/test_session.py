@@ -1,11 +1,11 @@
 """The sandbox boundary: what student code sees, what comes back, and what happens when it hangs or dies."""
 
-import contextlib
 import copy
 import dataclasses
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,11 @@ def hurried_sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def session(sandbox: Sandbox) -> Iterator[Session]:
-    opened = Session(sandbox, {"lab.py": "NUMBER = 7\n"}, seed=3)
-    yield opened
-    opened.close()
+    with closing(Session(sandbox, {"lab.py": "NUMBER = 7\n"}, seed=3)) as opened:
+        yield opened
 
 
-@contextlib.contextmanager
+@contextmanager
 def watching(*values: Any) -> Iterator[None]:
     token = watched.set(values)
     try:
@@ -61,9 +60,8 @@ def watching(*values: Any) -> Iterator[None]:
 
 @pytest.fixture
 def hurried(hurried_sandbox: Sandbox) -> Iterator[Session]:
-    opened = Session(hurried_sandbox, {}, seed=3)
-    yield opened
-    opened.close()
+    with closing(Session(hurried_sandbox, {}, seed=3)) as opened:
+        yield opened
 
 
 def test_cells_share_a_namespace_and_released_files_are_there(session: Session) -> None:
@@ -130,29 +128,26 @@ def test_what_the_server_has_imported_is_each_submission_s_own(sandbox: Sandbox)
         (helpers, "2 True\n"),  # unchanged by the submission before
         (helpers | {"second.py": "twice = lambda n: 7 * n\n"}, "7 True\n"),
     ):
-        session = Session(sandbox, files, 0)
-        assert session.execute("a", asked).outputs[0]["text"] == shown
-        session.close()
+        with closing(Session(sandbox, files, 0)) as session:
+            assert session.execute("a", asked).outputs[0]["text"] == shown
 
 
 def test_a_file_beside_the_notebook_may_be_called_like_a_part_of_the_sandbox(sandbox: Sandbox) -> None:
-    session = Session(sandbox, {"tensors.py": "NUMBER = 8\n", "helper_modules.py": "NUMBER = 9\n"}, 0)
-    assert printed(session, "import helper_modules, tensors\nprint(tensors.NUMBER + helper_modules.NUMBER)") == "17\n"
-    assert session.execute("b", "import torch\nx = torch.ones(2)").error is None
-    session.close()
+    added = "import helper_modules, tensors\nprint(tensors.NUMBER + helper_modules.NUMBER)"
+    with closing(Session(sandbox, {"tensors.py": "NUMBER = 8\n", "helper_modules.py": "NUMBER = 9\n"}, 0)) as session:
+        assert printed(session, added) == "17\n"
+        assert session.execute("b", "import torch\nx = torch.ones(2)").error is None
 
 
 @pytest.mark.parametrize("text", ["raise ValueError\n", "import torch\ntorch.cuda.is_available()\n", "1 +\n"])
 def test_what_the_server_cannot_import_is_left_to_the_notebook(sandbox: Sandbox, text: str) -> None:
     files = {"good.py": "import torch\n", "other.py": "import third\n" + text, "third.py": "NUMBER = 3\n"}
     sandbox.import_helpers(files)
-    session = Session(sandbox, files, 0)
     cell = "import sys\nbefore = 'other' in sys.modules\ntry:\n    import other\nexcept Exception as error:\n    pass\nprint(before)"
-    assert session.execute("a", cell).outputs[0]["text"] == "False\n"
-    session.close()
-    session = Session(sandbox, files | {"third.py": "NUMBER = 4\n"}, 0)
-    assert printed(session, "import third\nprint(third.NUMBER)") == "4\n"
-    session.close()
+    with closing(Session(sandbox, files, 0)) as session:
+        assert session.execute("a", cell).outputs[0]["text"] == "False\n"
+    with closing(Session(sandbox, files | {"third.py": "NUMBER = 4\n"}, 0)) as session:
+        assert printed(session, "import third\nprint(third.NUMBER)") == "4\n"
 
 
 @pytest.mark.parametrize(
@@ -200,13 +195,9 @@ def test_the_fonts_of_the_machine_are_known_from_the_list_that_matplotlib_has_ma
     fonts.ttflist = [of_all, dataclasses.replace(of_all, name="For all"), of_one]
     font_manager.json_dump(fonts, tmp_path / f"fontlist-v{font_manager.FontManager.__version__}.json")
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))
-    with Sandbox(limits=ROOMY) as sandbox:
-        session = Session(sandbox, {}, seed=3)
-        told = printed(
-            session, "import matplotlib.font_manager as f; print(sorted({font.name for font in f.fontManager.ttflist}))"
-        )
-        session.close()
-    assert told == f"{sorted([of_all.name, 'For all'])}\n"
+    names = "import matplotlib.font_manager as f; print(sorted({font.name for font in f.fontManager.ttflist}))"
+    with Sandbox(limits=ROOMY) as sandbox, closing(Session(sandbox, {}, seed=3)) as session:
+        assert printed(session, names) == f"{sorted([of_all.name, 'For all'])}\n"
 
 
 def test_no_network_no_writing_outside_tmp_no_new_privileges(session: Session) -> None:
@@ -299,15 +290,11 @@ with open(torch.__file__) as file:
 
 
 def test_submissions_do_not_see_each_other(sandbox: Sandbox) -> None:
-    first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
-    first.execute(
-        "a",
-        "open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x'); import builtins; builtins.leak = 1; import torch; torch.leak = 1",
-    )
+    leaks = "open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x'); import builtins; builtins.leak = 1; import torch; torch.leak = 1"
     looks = "os.path.exists('/tmp/secret') or os.path.exists('/dev/shm/secret'), hasattr(builtins, 'leak'), hasattr(torch, 'leak')"
-    assert printed(second, f"import os, builtins, torch; print({looks})") == "False False False\n"
-    first.close()
-    second.close()
+    with closing(Session(sandbox, {}, 0)) as first, closing(Session(sandbox, {}, 0)) as second:
+        first.execute("a", leaks)
+        assert printed(second, f"import os, builtins, torch; print({looks})") == "False False False\n"
 
 
 def test_the_connection_is_the_only_socket(session: Session) -> None:
@@ -323,22 +310,19 @@ for fd in range(256):
 
 
 def test_a_signal_to_the_process_group_reaches_nobody_else(sandbox: Sandbox) -> None:
-    first, second = Session(sandbox, {}, 0), Session(sandbox, {}, 0)
-    first.execute("a", "import os\nos.kill(0, 19)\nos.kill(0, 9)")
-    assert printed(second, "print(1)") == "1\n"
-    third = Session(sandbox, {}, 0)
-    assert printed(third, "print(3)") == "3\n"
-    for session in (first, second, third):
-        session.close()
+    with closing(Session(sandbox, {}, 0)) as first, closing(Session(sandbox, {}, 0)) as second:
+        first.execute("a", "import os\nos.kill(0, 19)\nos.kill(0, 9)")
+        assert printed(second, "print(1)") == "1\n"
+        with closing(Session(sandbox, {}, 0)) as third:
+            assert printed(third, "print(3)") == "3\n"
 
 
 def test_random_numbers_are_the_same_for_everybody(sandbox: Sandbox) -> None:
     texts = []
     draws = "import torch, random, numpy as np; print(torch.rand(1).item(), random.random(), np.random.rand())"
     for _ in range(2):
-        session = Session(sandbox, {}, 5)
-        texts.append(printed(session, draws))
-        session.close()
+        with closing(Session(sandbox, {}, 5)) as session:
+            texts.append(printed(session, draws))
     assert texts[0] == texts[1]
 
 
@@ -490,7 +474,7 @@ def test_what_a_student_s_process_says_of_a_list_is_only_data(session: Session, 
         "    return n\n",
     )
     values = [3, 1, 2]
-    with watching(values), contextlib.suppress(StudentError):  # nonsense may be the student's error
+    with watching(values), suppress(StudentError):  # nonsense may be the student's error
         assert session.lookup(["f"])["f"](1, values) == 1
     assert values == now
 
@@ -844,26 +828,25 @@ def test_one_that_hangs_when_it_is_given_a_wrong_value_is_asked_anew_with_the_ri
 
 @pytest.mark.timing
 @pytest.mark.parametrize("how", ["hangs", *nightly("waits", "naps", "works")])
-def test_what_others_have_used_up_costs_no_right_answer(hurried_sandbox: Sandbox, how: str) -> None:
+def test_what_others_have_used_up_costs_no_right_answer(hurried: Session, how: str) -> None:
     """The budget may be used up at once, or little by little with an answer each time."""
     limits = dataclasses.replace(HURRIED, total_cpu=2.0, total_idle=4.0)
-    session, bodies = Session(hurried_sandbox, {}, 0), {**HOW_TO_END, "naps": "time.sleep(2)", "works": "work(0.6)"}
-    session.limits, session._budget = limits, Budget.of(limits)
+    bodies = {**HOW_TO_END, "naps": "time.sleep(2)", "works": "work(0.6)"}
+    hurried.limits, hurried._budget = limits, Budget.of(limits)
     work = "import time\ndef work(seconds):\n    end = time.process_time() + seconds\n    while time.process_time() < end: pass\n"
-    session.execute("a", work + "def right(n): return n\nanswers = {'a': 1}")
+    hurried.execute("a", work + "def right(n): return n\nanswers = {'a': 1}")
     for number in range(4):
-        session.execute(f"f{number}", f"def f{number}():\n    {bodies[how]}")
-        f = session.lookup([f"f{number}"])[f"f{number}"]
+        hurried.execute(f"f{number}", f"def f{number}():\n    {bodies[how]}")
+        f = hurried.lookup([f"f{number}"])[f"f{number}"]
         for _ in range(8):
-            with contextlib.suppress(StudentError):
+            with suppress(StudentError):
                 f()
-        session.crashes.retire_functions()
-    assert session._budget.is_spent
-    assert session.execute("b", "def late(n): return right(n) + 1").error is None
-    found = session.lookup(["right", "late", "answers"])
+        hurried.crashes.retire_functions()
+    assert hurried._budget.is_spent
+    assert hurried.execute("b", "def late(n): return right(n) + 1").error is None
+    found = hurried.lookup(["right", "late", "answers"])
     assert found["answers"] == {"a": 1} and [found["right"](n) for n in range(50)] == list(range(50))
     assert found["late"](1) == 2
-    session.close()
 
 
 @pytest.mark.timing
@@ -1008,14 +991,12 @@ def test_no_fork_imports_for_what_notebooks_do_not_have(session: Session) -> Non
 
 
 def test_proxies_offer_nothing_but_calling() -> None:
-    with Sandbox(isolate=False) as sandbox:
-        session = Session(sandbox, {}, 0)
+    with Sandbox(isolate=False) as sandbox, closing(Session(sandbox, {}, 0)) as session:
         session.execute("a", "def f(): return 1")
         f = session.lookup(["f"])["f"]
         for name in ("__code__", "__globals__", "cpu", "secret"):
             with pytest.raises(AttributeError):
                 getattr(f, name)
-        session.close()
 
 
 @pytest.mark.skipif(Path(sys.prefix) != COURSE / ".venv", reason="an environment that make has not set up")
