@@ -146,10 +146,7 @@ CASES = {
         lambda q, k, v: reference.scaled_dot_product_attention(q, k, v, below_the_diagonal(q))[0],
         [HEADS] * 3,
     ),
-    "attention_weights": (
-        lambda q, k, v: reference.scaled_dot_product_attention(q, k, v)[1] * v.mean(),
-        [HEADS] * 3,
-    ),
+    "attention_weights": (lambda q, k, v: reference.scaled_dot_product_attention(q, k, v)[1] * v.mean(), [HEADS] * 3),
     "rope": (lambda x: reference.apply_rotary_emb(x, positions(x)), [HEADS]),
     "rope_per_batch": (
         lambda x: reference.apply_rotary_emb(x, torch.arange(10, device=x.device).view(2, 5) * 0.5),
@@ -175,24 +172,15 @@ CASES = {
     ),
     "rel_shift": (reference.rel_shift, [(2, 3, 4, 6)]),
     "transformer_xl_scores": (reference.transformer_xl_scores, [(2, 3, 2, 8), HEADS, (3, 5, 8), (3, 8), (3, 8)]),
-    "t5_attention": (
-        lambda *tensors: reference.t5_attention(*tensors, is_causal=True)[0],
-        [*[HEADS] * 3, (32, 3)],
-    ),
+    "t5_attention": (lambda *tensors: reference.t5_attention(*tensors, is_causal=True)[0], [*[HEADS] * 3, (32, 3)]),
     "deberta_scores": (reference.deberta_scores, [HEADS, HEADS, (3, 4, 8), (3, 4, 8)]),
-    "grouped": (
-        lambda q, k, v: reference.grouped_query_attention(q, k, v)[0],
-        [HEADS, (2, 1, 5, 8), (2, 1, 5, 8)],
-    ),
+    "grouped": (lambda q, k, v: reference.grouped_query_attention(q, k, v)[0], [HEADS, (2, 1, 5, 8), (2, 1, 5, 8)]),
     "cached": (cached, [MODEL, (2, 2, 3, 4), (2, 2, 3, 4)]),
     "shifted": (lambda k: reference.shift_cached_keys(k, 3), [HEADS]),
     "cross": (cross, [MODEL, (2, 7, 24)]),
     "hybrid": (lambda x, memory: layer(reference.HybridDecoderBlock, x, 24, 3)(x, memory), [MODEL, (2, 7, 24)]),
     "partial": (lambda x: reference.partial_rotary_emb(x, positions(x), 4), [HEADS]),
-    "mrope": (
-        lambda x: reference.apply_mrope(x, torch.arange(15, device=x.device).view(3, 5), (1, 1, 2)),
-        [HEADS],
-    ),
+    "mrope": (lambda x: reference.apply_mrope(x, torch.arange(15, device=x.device).view(3, 5), (1, 1, 2)), [HEADS]),
     "mrope_per_batch": (
         lambda x: reference.apply_mrope(x, torch.arange(30, device=x.device).view(3, 2, 5) * 0.5, [2, 0, 2]),
         [HEADS],
