@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -236,37 +237,38 @@ def test_a_name_is_one_that_can_be_printed() -> None:
         assert Decoder(b"").decode({"x": name}).type_name == "object"
 
 
-def pair() -> tuple[Connection, socket.socket]:
+Pair = tuple[Connection, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
     ours, theirs = socket.socketpair()
-    return Connection(ours), theirs
+    with contextlib.closing(Connection(ours)) as connection, theirs:
+        yield connection, theirs
 
 
 @quick
 @given(st.binary(max_size=200))
 def test_any_bytes_end_in_an_error_or_a_frame(data: bytes) -> None:
-    connection, theirs = pair()
-    theirs.sendall(data)
-    theirs.close()
-    try:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(data)
+    with contextlib.closing(Connection(ours)) as connection, contextlib.suppress(WireError):
         header, _ = connection.receive(1.0)
         assert isinstance(header, dict)
-    except WireError:
-        pass
-    connection.close()
 
 
 @pytest.mark.parametrize("sizes", [(MAX_HEADER + 1, 0), (2, MAX_PAYLOAD + 1), (2**32 - 1, 2**32 - 1)])
-def test_announced_sizes_are_believed_only_within_limits(sizes: tuple[int, int]) -> None:
-    connection, theirs = pair()
+def test_announced_sizes_are_believed_only_within_limits(sizes: tuple[int, int], pair: Pair) -> None:
+    connection, theirs = pair
     theirs.sendall(struct.pack("!II", *sizes) + b"{}")
     with pytest.raises(WireError, match="too large"):
         connection.receive(1.0)
-    theirs.close()
 
 
 @pytest.mark.timing
-def test_a_dripping_peer_meets_the_deadline() -> None:
-    connection, theirs = pair()
+def test_a_dripping_peer_meets_the_deadline(pair: Pair) -> None:
+    connection, theirs = pair
     stop = threading.Event()
 
     def drip() -> None:
@@ -283,18 +285,16 @@ def test_a_dripping_peer_meets_the_deadline() -> None:
         connection.receive(0.3)
     stop.set()
     thread.join()
-    theirs.close()
 
 
-def test_a_peer_that_does_not_read_is_not_waited_for_beyond_the_limit() -> None:
-    connection, theirs = pair()
+def test_a_peer_that_does_not_read_is_not_waited_for_beyond_the_limit(pair: Pair) -> None:
+    connection, _ = pair
     with pytest.raises(PeerSlow):
         connection.send({}, bytes(2**25), seconds=0)  # more than the buffer of the socket holds
-    theirs.close()
 
 
-def test_who_does_not_read_is_looked_at_like_who_does_not_answer() -> None:
-    connection, theirs = pair()
+def test_who_does_not_read_is_looked_at_like_who_does_not_answer(pair: Pair) -> None:
+    connection, _ = pair
 
     def look() -> None:
         raise KeyError("seen")
@@ -305,12 +305,11 @@ def test_who_does_not_read_is_looked_at_like_who_does_not_answer() -> None:
     ):
         with pytest.raises(KeyError, match="seen"):
             wait()
-    theirs.close()
 
 
-def test_looks_come_however_much_arrives_and_nobody_knows_when() -> None:
+def test_looks_come_however_much_arrives_and_nobody_knows_when(pair: Pair) -> None:
     """White space arrives byte by byte before a reply: there is always something to read, but never a frame."""
-    connection, theirs = pair()
+    connection, theirs = pair
     theirs.sendall(struct.pack("!II", 2**20, 0))
     stop = threading.Event()
 
@@ -329,17 +328,15 @@ def test_looks_come_however_much_arrives_and_nobody_knows_when() -> None:
     stop.set()
     connection.close()
     thread.join()
-    theirs.close()
     assert len({Watch(look).due_in(0.0) - time.monotonic() for _ in range(9)}) == 9
 
 
-def test_a_byte_out_of_band_is_one_like_others() -> None:
-    connection, theirs = pair()
+def test_a_byte_out_of_band_is_one_like_others(pair: Pair) -> None:
+    connection, theirs = pair
     theirs.send(b"!", socket.MSG_OOB)
     theirs.sendall(struct.pack("!II", 2, 0)[:7])
     with pytest.raises(WireError, match="too large"):
         connection.receive(600)
-    theirs.close()
 
 
 def test_a_frame_larger_than_the_buffer_arrives_whole() -> None:
@@ -351,20 +348,19 @@ def test_a_frame_larger_than_the_buffer_arrives_whole() -> None:
     thread.join()
 
 
-def test_a_vanished_peer_is_noticed() -> None:
-    connection, theirs = pair()
+def test_a_vanished_peer_is_noticed(pair: Pair) -> None:
+    connection, theirs = pair
     theirs.close()
     with pytest.raises(PeerGone):
         connection.receive(1.0)
 
 
 @pytest.mark.parametrize("text", [b"[1]", b"nonsense", b'"x"', b"[" * 3000, b'{"a":' * 3000])
-def test_headers_that_are_no_objects_are_refused(text: bytes) -> None:
-    connection, theirs = pair()
+def test_headers_that_are_no_objects_are_refused(text: bytes, pair: Pair) -> None:
+    connection, theirs = pair
     theirs.sendall(struct.pack("!II", len(text), 0) + text)
     with pytest.raises(WireError):
         connection.receive(1.0)
-    theirs.close()
 
 
 def test_references_need_the_right_types() -> None:
