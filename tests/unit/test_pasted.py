@@ -1,19 +1,20 @@
 """Pictures in a text, in every editor's notation, are shown in place or replaced by a reason; no word is lost."""
 
 import base64
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import COURSE, ONE_PIXEL, WEEK3
+from mangled import Mangled
 from nbformat.notebooknode import NotebookNode
 
 from autograder.grading.submission import intake, pasted
 from autograder.grading.submission.notebook_file import MAX_SOURCE, read
 from autograder.grading.submission.pasted import MOST_PICTURES, Pasted, placed
 from autograder.grading.submission.shrink import Small, Why
+from autograder.manifest import MANIFEST
 
 PICTURE = {"image/png": ONE_PIXEL}
 URI = f"data:image/png;base64,{ONE_PIXEL}"
@@ -211,17 +212,13 @@ def test_no_text_takes_long(storm: str) -> None:
 
 def notebook(tmp_path: Path, *more: dict[str, Any], **proof: Any) -> Path:
     """Write a submission of week 3, with ``proof`` in the cell ``relative_proof`` and ``more`` cells below it."""
-    nb = json.loads((COURSE / "notebooks" / WEEK3 / f"{WEEK3}.ipynb").read_text(encoding="utf-8"))
-    at = next(
-        n
-        for n, cell in enumerate(nb["cells"])
-        if cell["metadata"].get("nbgrader", {}).get("grade_id") == "relative_proof"
-    )
-    nb["cells"][at] |= proof
-    nb["cells"][at + 1 : at + 1] = more
-    path = tmp_path / f"{WEEK3}.ipynb"
-    path.write_text(json.dumps(nb), encoding="utf-8")
-    return path
+    nb = Mangled()
+    for exercise in MANIFEST[WEEK3]:
+        nb.blank(exercise.grade_id)
+    at = nb.at("relative_proof")
+    nb.cells[at] |= proof
+    nb.cells[at + 1 : at + 1] = more
+    return nb.write(tmp_path)
 
 
 def cells_with_pictures(path: Path) -> list[NotebookNode]:
