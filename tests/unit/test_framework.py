@@ -3,12 +3,11 @@
 import copy
 import math
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from helpers import run as command
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -541,8 +540,7 @@ def test_outside_the_grader_a_hidden_test_ends_the_process():
         "    pass\n"
         "print('still alive')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
-    assert done.returncode == 70
+    done = command(sys.executable, "-c", code, code=70)
     assert "still alive" not in done.stdout and "grader" in done.stderr
 
 
