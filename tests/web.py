@@ -1,11 +1,19 @@
-"""An HTTP client with cookies and Jupyter's XSRF token, for tests that talk to servers."""
+"""Free ports, and an HTTP client with cookies and Jupyter's XSRF token, for tests that talk to servers."""
 
 import json
+import socket
 import urllib.error
 import urllib.parse
 import urllib.request
+from contextlib import ExitStack
 from http.cookiejar import CookieJar
 from typing import Any
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
 
 
 class Client:

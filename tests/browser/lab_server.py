@@ -3,13 +3,14 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+from web import free_ports
 
 START_SECONDS = 900
 STOP_SECONDS = 20
@@ -54,9 +55,7 @@ class JupyterServer:
         return self.log.read_text(errors="replace")[-3000:]
 
     def _start(self) -> bool:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         command = [
             sys.executable,

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from documents import fences
 from helpers import COURSE, wait_until
-from web import Client
+from web import Client, free_ports
 
 from autograder.classroom import Student, make_course_root, simulate
 from autograder.grading.sandbox.bubblewrap import why_not_isolated
@@ -286,7 +285,7 @@ def _course(place: Path, course: Path) -> list[Student]:
 
 def _configure(place: Path) -> int:
     """Copy docs/hub with this test's folders and names and free ports; return the port to talk to."""
-    settings, ports = place / "settings", _free_ports(3)
+    settings, ports = place / "settings", free_ports(3)
     shutil.copytree(COURSE / "docs" / "hub", settings)
     (place / "exchange").mkdir()
     (place / "exchange").chmod(0o777)
@@ -309,16 +308,6 @@ def _configure(place: Path) -> int:
         "c.ConfigurableHTTPProxy.debug = False\n"
     )
     return ports[0]
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def _answers(client: Client) -> bool:

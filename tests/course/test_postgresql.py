@@ -3,7 +3,6 @@
 import csv
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import pytest
 from browser.lab_server import JupyterServer
 from helpers import COURSE, WEEK3, GradedClass, autograder, run, standing
 from nbgrader.coursedir import CourseDirectory
-from web import Client
+from web import Client, free_ports
 
 from autograder.course import course_config
 from autograder.doctor import _gradebook
@@ -60,9 +59,7 @@ def server() -> Iterator[Server]:
             stderr=(place.parent / f"{place.name}.log").open("ab"),
         )
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     local = ("-h", str(place), "-p", str(port))
     settings = f"-c listen_addresses=127.0.0.1 -p {port} -k {place} -c fsync=off"
     # Connections by the network need a password; the test's own commands use the socket.
