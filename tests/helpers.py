@@ -131,9 +131,7 @@ def standing(root: Path, assignment: str = WEEK3) -> dict[str, "Score"]:
 
     from autograder.grading.plugins.gradebook import scores
 
-    course = CourseDirectory()
-    course.root = str(root)
-    return {score.student: score for score in scores(course, assignment)}
+    return {score.student: score for score in scores(CourseDirectory(root=str(root)), assignment)}
 
 
 def printed(session: "Session", source: str) -> str:

@@ -25,8 +25,6 @@ def test_a_flagged_answer_keeps_its_points_and_waits_for_a_person(tmp_path: Path
     assert (given["borrowed"].to_grade_by_hand, given["honest"].to_grade_by_hand) == (1, 0)
     page = (root / "autograded" / "borrowed" / WEEK1 / f"{WEEK1}.ipynb").read_text(encoding="utf-8")
     assert f"line 4 of {EXERCISE} uses {EXERCISE}, which is to be written, not called" in page
-    course = CourseDirectory()
-    course.root = str(root)
-    with open_gradebook(course) as gradebook:
+    with open_gradebook(CourseDirectory(root=str(root))) as gradebook:
         notebook = gradebook.find_submission_notebook(WEEK1, WEEK1, "borrowed")
         assert [grade.name for grade in notebook.grades if grade.needs_manual_grade] == [f"{EXERCISE}_tests"]

@@ -14,9 +14,7 @@ WEEK = "week3_rope"
 def course(root: Path, *names: str) -> CourseDirectory:
     for name in names:
         (root / "submitted" / name / WEEK).mkdir(parents=True)
-    directory = CourseDirectory()
-    directory.root = str(root)
-    return directory
+    return CourseDirectory(root=str(root))
 
 
 @pytest.mark.parametrize("name", ["Ada Lovelace", "ada_lovelace-42", "Эмми", "李", "[bold]x", "a*b", "O'Neil", "x.y"])

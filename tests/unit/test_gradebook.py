@@ -55,9 +55,7 @@ def write(root: Path, notebook: NotebookNode) -> None:
 
 
 def course(root: Path) -> CourseDirectory:
-    directory = CourseDirectory()
-    directory.root = str(root)
-    return directory
+    return CourseDirectory(root=str(root))
 
 
 def rows(gradebook: Gradebook, assignment: str) -> Rows:
