@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # they import nbgrader and torch, which costs seconds even in
     from autograder.grading.sandbox.session import Session
 
 COURSE = Path(__file__).resolve().parents[1]
+AUTOGRADER = (sys.executable, "-m", "autograder")
 WEEK3 = "week3_rope"
 ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
 ATTENTION = """def scaled_dot_product_attention(q, k, v, mask=None):
@@ -57,7 +58,7 @@ def run(
 
 
 def autograder(*arguments: str, cwd: Path = COURSE, code: int | None = 0, **more: str) -> subprocess.CompletedProcess:
-    return run(sys.executable, "-m", "autograder", *arguments, cwd=cwd, code=code, **more)
+    return run(*AUTOGRADER, *arguments, cwd=cwd, code=code, **more)
 
 
 def copy_of_course(target: Path) -> Path:

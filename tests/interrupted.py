@@ -4,12 +4,12 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from helpers import WEEK3, GradedClass, environment
+from helpers import AUTOGRADER, WEEK3, GradedClass, environment
+from nbformat.v4 import new_code_cell
 
 FIRST = "ada"  # nbgrader saves in the order of names, so this student's result comes first
 ENDLESS = "import time\nwhile True: time.sleep(60)"  # no limit stops it either: see fresh
@@ -31,21 +31,8 @@ def fresh(graded_class: GradedClass, tmp_path: Path) -> Path:
 
 def start(root: Path, *more: str, **variables: str) -> subprocess.Popen:
     """Start `autograde` in the background."""
-    command = [
-        sys.executable,
-        "-m",
-        "autograder",
-        "--root",
-        str(root),
-        "autograde",
-        "--week",
-        "3",
-        "--workers",
-        "2",
-        *more,
-    ]
     return subprocess.Popen(
-        command,
+        [*AUTOGRADER, "--root", str(root), "autograde", "--week", "3", "--workers", "2", *more],
         env=environment(**variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -71,14 +58,7 @@ def keep_busy(root: Path, source: str) -> Iterator[None]:
     path = root / "submitted" / FIRST / WEEK3 / f"{WEEK3}.ipynb"
     before = path.read_text(encoding="utf-8")
     notebook = json.loads(before)
-    cell = {
-        "cell_type": "code",
-        "id": "own-cell",
-        "metadata": {},
-        "source": source,
-        "outputs": [],
-        "execution_count": None,
-    }
+    cell = new_code_cell(source, id="own-cell")
     path.write_text(json.dumps(notebook | {"cells": [*notebook["cells"], cell]}), encoding="utf-8")
     try:
         yield

@@ -8,14 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from helpers import COURSE, WEEK3, GradedClass, autograder, run
+from helpers import AUTOGRADER, COURSE, WEEK3, GradedClass, autograder, run
 from nbgrader.api import Gradebook, InvalidEntry
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.grading.plugins import generate_feedback
 
 LONG_AGO = (1, 1)
-OURS = (sys.executable, "-m", "autograder")
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def make_feedback(root: Path, *command: str) -> tuple[set[str], str]:
     """Make feedback; return the students whose pages were written, and what the command printed."""
     for page in pages(root).values():
         os.utime(page, LONG_AGO)
-    ours = (*OURS, "--root", str(root), "feedback", "--week", "3")
+    ours = (*AUTOGRADER, "--root", str(root), "feedback", "--week", "3")
     shown = run(*(command or ours), cwd=root if command else COURSE).stdout
     return {student for student, page in pages(root).items() if page.stat().st_mtime > LONG_AGO[0]}, shown
 
@@ -53,7 +52,7 @@ def test_another_command_may_enter_the_course_first(tmp_path: Path, monkeypatch:
 @pytest.mark.nightly
 def test_a_page_is_made_again_only_if_it_would_change(course: Path, graded_class: GradedClass) -> None:
     everybody = {student.name for student in graded_class.students}
-    both = [subprocess.Popen([*OURS, "--root", course, "feedback", "--week", "3"], cwd=COURSE) for _ in range(2)]
+    both = [subprocess.Popen([*AUTOGRADER, "--root", course, "feedback", "--week", "3"], cwd=COURSE) for _ in range(2)]
     assert [each.wait() for each in both] == [0, 0]
     shutil.rmtree(course / "feedback")
     written, shown = make_feedback(course)
