@@ -59,18 +59,6 @@ def test_with_the_same_position_on_all_axes_it_is_rope():
         )
 
 
-def test_each_axis_moves_its_own_section_alone():
-    x, sections = random(1, 1, 4, 20), (2, 5, 3)
-    still = apply_mrope(x, torch.zeros(3, 4), sections)
-    torch.testing.assert_close(still, x, **EXACT)
-    pair = torch.arange(20) % 10
-    for axis, (start, stop) in enumerate(((0, 2), (2, 7), (7, 10))):
-        positions = torch.zeros(3, 4)
-        positions[axis] = 3
-        moved = (apply_mrope(x, positions, sections) != x).any(dim=(0, 1, 2))
-        assert torch.equal(moved, (start <= pair) & (pair < stop))
-
-
 @pytest.mark.parametrize(
     ("head_dim", "sections"), [(12, (2, 2, 1)), (12, (4, 4, 4)), (7, (1, 1, 1)), (12, (3, 3)), (12, (8, -1, -1))]
 )
