@@ -183,21 +183,21 @@ def test_what_cannot_be_shown_has_its_reason(name: str, why: Why, outcomes: dict
     assert outcomes[name] is why
 
 
-def changed(monkeypatch: pytest.MonkeyPatch, folder: Path, more: str) -> None:
-    """Use the same program with ``more`` lines before its start."""
-    start = 'if __name__ == "__main__":'
-    program = folder / "picture_worker.py"
-    program.write_text(shrink.PROGRAM.read_text(encoding="utf-8").replace(start, f"{more}\n{start}"), encoding="utf-8")
-    monkeypatch.setattr(shrink, "PROGRAM", program)
+@pytest.fixture
+def change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """A function that puts more lines before the start of the program."""
+
+    def changed(more: str) -> None:
+        start, text = 'if __name__ == "__main__":', shrink.PROGRAM.read_text(encoding="utf-8")
+        program = tmp_path / "picture_worker.py"
+        program.write_text(text.replace(start, f"{more}\n{start}"), encoding="utf-8")
+        monkeypatch.setattr(shrink, "PROGRAM", program)
+
+    return changed
 
 
-def test_a_decoder_that_runs_away_costs_its_own_picture_only(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcomes: dict
-) -> None:
-    changed(
-        monkeypatch,
-        tmp_path,
-        """
+def test_a_decoder_that_runs_away_costs_its_own_picture_only(change: Callable, outcomes: dict) -> None:
+    change("""
 good = small
 LIMITS["cpu_seconds"] = 1
 def small(raw, **more):
@@ -207,8 +207,7 @@ def small(raw, **more):
     if raw == b"lies": os.write(1, b'{"number": 0, "why": []}\\n[]\\n{"number": [1]}\\n{"number": 4, "kind": "image/png", "data": "AAAA"')
     if raw == b"lies more": return {"kind": "text/html", "data": "PGI+", "damaged": ""}
     return good(raw, **more)
-""",
-    )
+""")
     hostile = [base64.b64encode(word).decode() for word in (b"dies", b"hangs", b"eats", b"lies", b"lies more")]
     picture = base64.b64encode(PICTURES["png"]).decode()
     assert shrunk([picture, *hostile, picture]) == [
@@ -222,13 +221,8 @@ def small(raw, **more):
 
 @pytest.mark.isolation
 @pytest.mark.skipif(bool(why_not_isolated()), reason="needs bubblewrap")
-def test_a_decoder_that_is_taken_over_finds_no_course_no_network_and_no_privilege(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    changed(
-        monkeypatch,
-        tmp_path,
-        f"""
+def test_a_decoder_that_is_taken_over_finds_no_course_no_network_and_no_privilege(change: Callable) -> None:
+    change(f"""
 import ctypes
 def small(raw):
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
@@ -242,23 +236,18 @@ def small(raw):
         pass
     if any(held): raise ValueError
     return {{"why": "PDF"}}
-""",
-    )
+""")
     assert shrunk(["AAAA"]) == [Why.PDF]
 
 
-def test_a_machine_that_cannot_decode_is_not_the_students_fault(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    changed(monkeypatch, tmp_path, "raise SystemExit(3)")
+def test_a_machine_that_cannot_decode_is_not_the_students_fault(change: Callable) -> None:
+    change("raise SystemExit(3)")
     assert shrunk(["AAAA"]) == [Why.MACHINE]
 
 
-def test_without_bubblewrap_the_limits_hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcomes: dict) -> None:
+def test_without_bubblewrap_the_limits_hold(change: Callable, monkeypatch: pytest.MonkeyPatch, outcomes: dict) -> None:
     monkeypatch.setattr(shrink, "_can_isolate", lambda: False)
-    changed(
-        monkeypatch,
-        tmp_path,
+    change(
         "good = small\ndef small(raw, **more):\n    if raw == b'eats': bytearray(2**31)\n    return good(raw, **more)",
     )
     texts = [base64.b64encode(raw).decode() for raw in (PICTURES["png"], b"eats")]
