@@ -12,6 +12,7 @@ import pytest
 from browser.conftest import Shoot
 from browser.lab_server import JupyterServer
 from helpers import COURSE, WEEK3, run
+from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.api import Gradebook
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -225,15 +226,8 @@ def _make_hostile(path: Path) -> None:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     _proof(notebook)["source"] = MARKUP
     notebook["cells"] += [
-        {"cell_type": "markdown", "id": "extra-1", "metadata": {}, "source": MARKUP.replace("relative_proof", "other")},
-        {
-            "cell_type": "code",
-            "id": "extra-2",
-            "metadata": {},
-            "source": PRINTS_MARKUP,
-            "outputs": [],
-            "execution_count": None,
-        },
+        new_markdown_cell(MARKUP.replace("relative_proof", "other"), id="extra-1"),
+        new_code_cell(PRINTS_MARKUP, id="extra-2"),
     ]
     path.write_text(json.dumps(notebook), encoding="utf-8")
 
