@@ -236,21 +236,15 @@ def test_rotate_half():
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES], ids=str)
-def test_tables_are_exact_up_to_their_rounding(dtype, device):
+@pytest.mark.parametrize("options", [{}, {"base": 500.0}], ids=str)
+def test_tables_are_exact_up_to_their_rounding(options, dtype, device):
     positions = torch.tensor([0, 1, 4095, 100_003, -8], device=device)
-    tables = rotary_tables(positions, 128, dtype)
-    angles = positions.double().cpu()[:, None] * frequencies64(128)
+    tables = rotary_tables(positions, 128, dtype, **options)
+    angles = positions.double().cpu()[:, None] * frequencies64(128, **options)
     for table, exact in zip(tables, (angles.cos(), angles.sin()), strict=True):
         assert table.dtype == dtype and table.device.type == device and table.shape == (5, 64)
         rounding = torch.finfo(dtype).eps / 2 if dtype != torch.float64 else 1e-10
         torch.testing.assert_close(table.cpu().double(), exact, rtol=rounding, atol=1e-7)
-
-
-def test_tables_take_the_base():
-    cos, sin = rotary_tables(torch.arange(4), 8, base=500.0)
-    angles = torch.arange(4).double()[:, None] * frequencies64(8, 500.0)
-    torch.testing.assert_close(cos, angles.cos().float(), rtol=0, atol=6e-8)
-    torch.testing.assert_close(sin, angles.sin().float(), rtol=0, atol=6e-8)
 
 
 @pytest.mark.parametrize(("head_dim", "bf16_error", "buffer_error"), [(128, 1.68, 5.0), (64, 0.98, 1.8)])
