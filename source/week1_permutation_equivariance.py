@@ -217,8 +217,9 @@ q, k = torch.randn(2, 3, 4, 8, generator=generator), torch.randn(2, 3, 5, 8, gen
 v = torch.randn(2, 3, 5, 6, generator=generator)
 before = q.clone()
 
-# It returns (out, weights), with the right shapes, in the dtype of q.
+# It returns (out, weights), with the right shapes, in the dtype of q, which stays as it was.
 result = scaled_dot_product_attention(q, k, v)
+assert torch.equal(q, before), "your function changed q itself; work on new tensors."
 assert isinstance(result, (tuple, list)) and len(result) == 2, "return two things: (out, weights)."
 out, weights = result
 assert tuple(weights.shape) == (2, 3, 4, 5), (
@@ -257,12 +258,11 @@ assert float(weights[..., ~mask].abs().max()) == 0, "keys with mask False must h
 assert torch.allclose(weights.sum(-1), torch.ones(2, 3, 4), atol=1e-5), (
     "with a mask the weights of each query must still add up to 1: hide keys before the softmax, not after it.")
 padding = torch.tensor([[True, True, True, True, True], [True, True, True, False, False]])[:, None, None]
-_, weights = scaled_dot_product_attention(q, k, v, padding)  # (batch, 1, 1, n_keys)
+_, weights = scaled_dot_product_attention(q, k, v, mask=padding)  # (batch, 1, 1, n_keys)
 assert float(weights[1, ..., 3:].abs().max()) == 0 and float(weights[0].min()) > 0, (
     "a mask of shape (batch, 1, 1, n_keys) belongs to the sequences of the batch: the second one is shorter here.")
 
-# q stays as it was, and large scores stay finite.
-assert torch.equal(q, before), "your function changed q itself; work on new tensors."
+# Large scores stay finite.
 _, weights = scaled_dot_product_attention(100 * q, k, v)
 assert bool(weights.isfinite().all()), (
     "scores of some hundred give NaN: exp overflows. torch.softmax does not; or subtract the largest score first.")

@@ -1574,8 +1574,11 @@ assert float(out[1]) == 0, (
 assert float(out[3].abs()) == 1, (
     f"with 6 channels, channel 0 changes places with channel 3; yours went to channel {int(out.abs().argmax())}.")
 assert float(out[3]) == 1, "a quarter turn sends (1, 0) to (0, 1): channel 3 must become 1, yours becomes -1."
-x = torch.randn(2, 6, generator=torch.Generator().manual_seed(10))
-assert torch.allclose(rotate_half(rotate_half(x)), -x), (
+x = torch.randn(3, 6, generator=torch.Generator().manual_seed(10))
+before = x.clone()
+rotate_half(x)
+assert torch.equal(x, before), "your function changed x itself; work on a new tensor."
+assert torch.allclose(rotate_half(rotate_half(x)), -before), (
     "two quarter turns are half a turn: rotate_half(rotate_half(x)) must be -x. Does each channel change places "
     "with its partner i ± head_dim/2, and one of the two change its sign?")
 # It computes where its inputs are, on any device.

@@ -727,7 +727,7 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 
 
 # %% [markdown]
-# **Figure 5.6. The stretch, to move.** How long each pair takes for one turn under your own functions ($d=32$, $L=512$). Grey: pairs that complete a turn in training.
+# **Figure 5.6. The stretch, to move.** How long each pair takes for one turn under your own functions ($d=32$, $L=512$). Shaded: pairs that complete a turn in training.
 
 # %% [markdown]
 # ## 6 · The comparison
@@ -855,6 +855,7 @@ losses = loss_by_length(model, tokens, [6, 12, 30], 5)
 assert isinstance(losses, dict) and sorted(losses) == [6, 12, 30], (
     f"a dict with the keys 6, 12, 30 expected, got {losses}.")
 assert all(isinstance(value, float) for value in losses.values()), "the losses must be Python floats (.item())."
+model.eval()  # whatever your function has left on
 with torch.no_grad():
     log_p = model(tokens[:, -13:-1]).log_softmax(-1)
 by_hand = [-float(log_p[b, t][tokens[b, t]]) for b in range(4) for t in range(-5, 0)]

@@ -294,7 +294,9 @@ generator = torch.Generator().manual_seed(0)
 q, k = torch.randn(2, 2, 3, 5, 4, generator=generator)
 v = torch.randn(2, 3, 5, 6, generator=generator)
 zero_k, zero_v = torch.zeros(5, 4), torch.zeros(5, 6)
+before = q.clone()
 out, weights = shaw_attention(q, k, v, zero_k, zero_v)
+assert torch.equal(q, before), "your function changed q itself; work on new tensors."
 assert tuple(out.shape) == (2, 3, 5, 6) and tuple(weights.shape) == (2, 3, 5, 5), (
     f"out (2, 3, 5, 6) and weights (2, 3, 5, 5) expected, got {tuple(out.shape)} and {tuple(weights.shape)}.")
 plain = (q @ k.mT / 2).softmax(-1)
@@ -326,9 +328,10 @@ assert torch.allclose(out[0, 0, 2, 0], torch.tensor((0 + 1 + 2 + 3 + 4 + 4) / 6)
 mask = torch.ones(5, 5, dtype=torch.bool).tril()
 mask[3] = False
 out, weights = shaw_attention(q, k, v, torch.randn(5, 4, generator=generator), torch.randn(5, 6, generator=generator), mask)
+assert bool((weights[:, :, 0, 1:] == 0).all()), "query 0 may attend to key 0 alone (True: may attend): the others get no weight."
+assert torch.allclose(weights[:, :, 2].sum(-1), torch.ones(2, 3)), "with a mask, too, the weights add up to 1: hide keys before the softmax."
 assert bool(weights.isfinite().all() and out.isfinite().all()), "a query that may attend to nothing must give zeros, not NaN."
 assert bool((out[:, :, 3] == 0).all()), "query 3 may attend to nothing: its output is zero, and rel_v must not reach it."
-assert bool((weights[:, :, 0, 1:] == 0).all()), "query 0 may attend to key 0 alone: hide keys before the softmax."
 short = shaw_attention(q[:, :, 3:], k, v, liked, zero_v)[1]
 whole = shaw_attention(q, k, v, liked, zero_v)[1]
 assert torch.allclose(short, whole[:, :, 3:], atol=1e-5), (
@@ -445,6 +448,7 @@ def rel_shift(x):
 # Visible check (0 points).
 x = torch.arange(3.0, -1, -1).expand(1, 1, 4, 4)  # every row: distances 3, 2, 1, 0
 y = rel_shift(x)
+assert float(x[0, 0, 3, 0]) == 3, "your function changed x itself; work on a new tensor."
 assert isinstance(y, torch.Tensor), f"a torch tensor expected, got {type(y).__name__}; NoneType means that nothing was returned."
 assert tuple(y.shape) == (1, 1, 4, 4), f"shape (1, 1, 4, 4) expected, got {tuple(y.shape)}."
 for i in range(4):
@@ -734,6 +738,7 @@ assert int(weights[0, 1, 4].argmax()) == 2 and float(weights[0, 0, 4].std()) < 1
 table = torch.randn(32, 3, generator=generator)
 weights = t5_attention(q, k, v, table, is_causal=True)[1]
 assert bool((weights.triu(1) == 0).all()), "is_causal: keys after the query must have zero weight."
+assert torch.allclose(weights.sum(-1), torch.ones(2, 3, 6)), "is_causal: the visible weights add up to 1: hide keys before the softmax."
 short = t5_attention(q[:, :, 4:], k, v, table, is_causal=True)[1]
 assert torch.allclose(short, weights[:, :, 4:], atol=1e-5), "the last two queries alone must get the weights they have among all six."
 few = torch.randn(8, 3, generator=generator)
@@ -844,7 +849,9 @@ generator = torch.Generator().manual_seed(3)
 q, k = torch.randn(2, 2, 3, 5, 4, generator=generator)
 pos_q, pos_k = torch.randn(2, 3, 6, 4, generator=generator)  # span 3
 none = torch.zeros(3, 6, 4)
+before = q.clone()
 scores = deberta_scores(q, k, none, none)
+assert torch.equal(q, before), "your function changed q itself; work on new tensors."
 assert isinstance(scores, torch.Tensor), f"a torch tensor expected, got {type(scores).__name__}; NoneType means that nothing was returned."
 assert tuple(scores.shape) == (2, 3, 5, 5), f"shape (2, 3, 5, 5) expected, got {tuple(scores.shape)}."
 assert torch.allclose(scores, q @ k.mT / math.sqrt(12), atol=1e-5), "with tables of zeros the scores are q.k / sqrt(3*head_dim)."

@@ -155,7 +155,11 @@ def grouped_query_attention(q, k, v, mask=None):
 generator = torch.Generator().manual_seed(1)
 q, k = torch.randn(1, 6, 2, 4, generator=generator), torch.randn(1, 2, 5, 4, generator=generator)
 v = torch.arange(2.0).view(1, 2, 1, 1).expand(1, 2, 5, 3)  # every value of key head g is g
-out, weights = grouped_query_attention(q, k, v)
+before = q.clone()
+result = grouped_query_attention(q, k, v)
+assert torch.equal(q, before), "your function changed q itself; work on new tensors."
+assert isinstance(result, (tuple, list)) and len(result) == 2, "return two things: (out, weights)."
+out, weights = result
 assert tuple(out.shape) == (1, 6, 2, 3), f"out: shape (1, 6, 2, 3) expected, got {tuple(out.shape)}."
 assert tuple(weights.shape) == (1, 6, 2, 5), f"weights: shape (1, 6, 2, 5) expected, got {tuple(weights.shape)}."
 assert torch.allclose(weights.sum(-1), torch.ones(1, 6, 2)), "the weights of a query add up to 1 over the keys."
@@ -178,10 +182,10 @@ assert torch.allclose(paper, torch.tensor([0.75, 0.25]).expand(1, 2, 1, 2), atol
 mask = torch.ones(1, 6, 2, 5, dtype=torch.bool)
 mask[0, 3, 1], mask[0, 5, 0, 2] = False, False
 out, weights = grouped_query_attention(q, k, v, mask)
-assert bool(out.isfinite().all()), "head 3 hides all keys from query 1: its weights and its output are zero, not NaN."
-assert float(out[0, 3, 1].abs().max()) == 0, "a query that may attend to nothing has a zero output."
 assert float(weights[0, 5, 0, 2]) == 0, "the mask has a row for every head; key 2 is hidden from query 0 in head 5."
 assert abs(float(weights[0, 5, 0].sum()) - 1) < 1e-5, "with a mask, too, the weights add up to 1: hide keys before the softmax."
+assert bool(out.isfinite().all()), "head 3 hides all keys from query 1: its weights and its output are zero, not NaN."
+assert float(out[0, 3, 1].abs().max()) == 0, "a query that may attend to nothing has a zero output."
 assert lab.raises(ValueError, grouped_query_attention, q[:, :5], k, v), "5 query heads and 2 key heads: ValueError."
 # It computes where its inputs are, on any device.
 lab.follows_the_device(grouped_query_attention, torch.ones(1, 4, 3, 4), *(torch.ones(1, 2, 3, 4),) * 2)
@@ -387,7 +391,9 @@ x = torch.randn(2, 7, 16, generator=generator)
 # head 1 holds 4, 5, 6, 7; o_proj doubles them.
 module.load_state_dict({name: 2 * torch.eye(*value.shape) for name, value in state.items()} | {
     "v_proj.weight": torch.arange(8.0)[:, None].expand(8, 16) / 16})
-same = [round(number, 3) for number in module(torch.ones(1, 7, 16))[0][0, 6].tolist()]
+result = module(torch.ones(1, 7, 16))
+assert isinstance(result, tuple) and len(result) == 2, "return the pair (out, cache)."
+same = [round(number, 3) for number in result[0][0, 6].tolist()]
 assert same == [0, 2, 4, 6, 0, 2, 4, 6, 8, 10, 12, 14, 8, 10, 12, 14], (
     "for seven equal tokens each query head gives the value of its key head, doubled by o_proj: 0 2 4 6 twice, then 8 10 12 14 "
     f"twice; yours: {same}. If your 7.1 passes its check: do you split into (batch, n, heads, head_dim) before you swap n and "
@@ -575,7 +581,9 @@ def padded_causal(keep, n_queries):
 # %% nbgrader={"grade_id": "padded_causal_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 keep = torch.tensor([[False, False, True, True, True], [True, True, True, True, True]])
-positions, mask = padded_causal(keep, 5)
+result = padded_causal(keep, 5)
+assert isinstance(result, (tuple, list)) and len(result) == 2, "return the pair (positions, mask)."
+positions, mask = result
 assert tuple(positions.shape) == (2, 5), f"positions: shape (2, 5) expected, got {tuple(positions.shape)}."
 assert tuple(mask.shape) == (2, 1, 5, 5), f"mask: shape (2, 1, 5, 5) expected, got {tuple(mask.shape)}."
 assert positions.dtype == torch.int64, f"positions are int64; yours are {positions.dtype}."
@@ -678,6 +686,7 @@ def adds(tokens, positions, mask, cache):
 
 
 written = generate(adds, [[3]], 3)
+assert isinstance(written, torch.Tensor), f"a torch tensor expected, got {type(written).__name__}; NoneType means that nothing was returned."
 assert tuple(written.shape) == (1, 3), f"one prompt, three new tokens: shape (1, 3) expected, got {tuple(written.shape)}."
 assert written.dtype == torch.int64, f"tokens are int64; yours are {written.dtype}."
 assert written.tolist() == [[4, 0, 2]], (
@@ -947,6 +956,7 @@ generator = torch.Generator().manual_seed(6)
 module.load_state_dict({name: torch.randn(value.shape, generator=generator) * 0.4 for name, value in state.items()})
 x, memory = torch.randn(2, 3, 16, generator=generator), torch.randn(2, 5, 16, generator=generator)
 out = module(x, memory)
+assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
 assert tuple(out.shape) == (2, 3, 16), (
     f"out has a row per query: shape (2, 3, 16) expected, got {tuple(out.shape)}. Queries come from x.")
 assert not torch.allclose(module(x, memory.flip(0)), out, atol=1e-3), "another memory must give another output."
@@ -1073,7 +1083,10 @@ def numbers(start, *shape):
 weights = {name: numbers(sum(name.encode()), *value.shape) / 2 for name, value in state.items()}
 block.load_state_dict(weights)
 x, memory = numbers(1, 2, 4, 16), 2 * numbers(1000, 2, 6, 16)
+before = x.clone()
 out = block(x, memory)
+assert torch.equal(x, before), "your block changed x itself; work on a new tensor."
+assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
 assert tuple(out.shape) == (2, 4, 16), f"shape (2, 4, 16) expected, got {tuple(out.shape)}."
 assert torch.allclose(block(x[:, :2], memory), out[:, :2], atol=1e-4), "tokens 0 and 1 see later ones: the self-attention is causal."
 assert not torch.allclose(block(x, memory * 0.5), out, atol=1e-3), (

@@ -716,7 +716,7 @@ latent, k_rope = torch.randn(2, 5, 7, generator=generator), torch.randn(2, 5, 2,
 w_uk, w_uv = torch.randn(3, 6, 7, generator=generator), torch.randn(3, 8, 7, generator=generator)
 given = [part.clone() for part in (q_nope, q_rope, latent, k_rope, w_uk, w_uv)]
 out = mla_attention(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
-assert isinstance(out, torch.Tensor), "return one tensor: the output, without the weights."
+assert isinstance(out, torch.Tensor), f"return one tensor, the output without the weights; yours returns {type(out).__name__}."
 assert all(map(torch.equal, given, (q_nope, q_rope, latent, k_rope, w_uk, w_uv))), "an argument has been changed in place."
 assert tuple(out.shape) == (2, 3, 4, 8), f"shape (batch, heads, n_queries, dv) = (2, 3, 4, 8) expected, got {tuple(out.shape)}."
 single = mla_attention(q_nope, q_rope, latent[:, :1], k_rope[:, :1], w_uk, w_uv)

@@ -568,8 +568,13 @@ const n = data.keys && slider("key position n", 0, 100, data.n);
 const base = slider("base", 0, data.bases.length - 1, data.base, (index) => commas(data.bases[index]));
 if (data.keys) {
   const both = element(controls, "div", {class: "choice"}, "move both");
-  button(both, "\u2212 1", "move both back by one", () => { m.value -= 1; n.value -= 1; });
-  button(both, "+ 1", "move both on by one", () => { m.value += 1; n.value += 1; });
+  const move = (step) => () => {
+    if ([m, n].some((at) => at.value + step < 0 || at.value + step > 100)) return;  // their offset stays
+    m.value += step;
+    n.value += step;
+  };
+  button(both, "\u2212 1", "move both back by one", move(-1));
+  button(both, "+ 1", "move both on by one", move(1));
 }
 const clocks = data.frequencies[0].map((_, pair) => {
   const box = element(stage, "div", {class: "clock"});
@@ -706,7 +711,13 @@ function axes(svg, box, x, y) {
 function start(place) {
   const host = document.createElement("div");
   host.dataset.lmSuppressShortcuts = "true";  // JupyterLab leaves the keys to the controls
-  host.addEventListener("keydown", (event) => event.stopPropagation());
+  // But for those with Ctrl or Cmd, such as Ctrl+S.
+  const leave = (event, isDown) => {
+    if (event.key === "Control" || event.key === "Meta") host.dataset.lmSuppressShortcuts = isDown ? "" : "true";
+    else if (isDown && !event.ctrlKey && !event.metaKey) event.stopPropagation();
+  };
+  host.addEventListener("keydown", (event) => leave(event, true));
+  host.addEventListener("keyup", (event) => leave(event, false));
   const root = host.attachShadow({mode: "open"});
   element(root, "style", {}, STYLE);
   const card = element(root, "div", {class: "card", role: "group", "aria-label": data.title});

@@ -3,8 +3,13 @@ const n = data.keys && slider("key position n", 0, 100, data.n);
 const base = slider("base", 0, data.bases.length - 1, data.base, (index) => commas(data.bases[index]));
 if (data.keys) {
   const both = element(controls, "div", {class: "choice"}, "move both");
-  button(both, "\u2212 1", "move both back by one", () => { m.value -= 1; n.value -= 1; });
-  button(both, "+ 1", "move both on by one", () => { m.value += 1; n.value += 1; });
+  const move = (step) => () => {
+    if ([m, n].some((at) => at.value + step < 0 || at.value + step > 100)) return;  // their offset stays
+    m.value += step;
+    n.value += step;
+  };
+  button(both, "\u2212 1", "move both back by one", move(-1));
+  button(both, "+ 1", "move both on by one", move(1));
 }
 const clocks = data.frequencies[0].map((_, pair) => {
   const box = element(stage, "div", {class: "clock"});

@@ -99,7 +99,13 @@ function axes(svg, box, x, y) {
 function start(place) {
   const host = document.createElement("div");
   host.dataset.lmSuppressShortcuts = "true";  // JupyterLab leaves the keys to the controls
-  host.addEventListener("keydown", (event) => event.stopPropagation());
+  // But for those with Ctrl or Cmd, such as Ctrl+S.
+  const leave = (event, isDown) => {
+    if (event.key === "Control" || event.key === "Meta") host.dataset.lmSuppressShortcuts = isDown ? "" : "true";
+    else if (isDown && !event.ctrlKey && !event.metaKey) event.stopPropagation();
+  };
+  host.addEventListener("keydown", (event) => leave(event, true));
+  host.addEventListener("keyup", (event) => leave(event, false));
   const root = host.attachShadow({mode: "open"});
   element(root, "style", {}, STYLE);
   const card = element(root, "div", {class: "card", role: "group", "aria-label": data.title});
