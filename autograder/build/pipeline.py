@@ -13,8 +13,9 @@ from nbgrader.converters.base import NbGraderException
 
 import autograder
 from autograder.build.preprocessors import PRODUCTS, source_digest
+from autograder.build.regions import check_marks
 from autograder.build.text import to_notebook, to_text
-from autograder.course import course_config, course_directory
+from autograder.course import course_config, course_directory, released_files, source_notebook
 from autograder.errors import CourseError, TextError
 from autograder.log import CapturedLog
 from autograder.manifest import MANIFEST, RELEASED_FILES, SHARED_FILES, SIMULATED_DEVICE
@@ -54,6 +55,9 @@ def build(root: Path, text: Path) -> list[str]:
 
 def build_own(root: Path, assignment: str) -> list[str]:
     """Build the students' version of an instructor's own assignment with nbgrader; returns the files that changed."""
+    for cell in nbformat.read(source_notebook(root, assignment), as_version=4).cells:
+        check_marks(cell.source)
+    released_files(root, assignment)  # refuses what is too large
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
         shutil.copytree(root / "source" / assignment, stage / "source" / assignment, ignore=LITTER)

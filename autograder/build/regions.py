@@ -1,5 +1,6 @@
 """Marked regions in cells: solutions, hidden tests, mark schemes."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ from traitlets.config import Config
 
 from autograder.errors import TextError
 
+REGIONS = ("HIDDEN TESTS", "SOLUTION", "MARK SCHEME")
+MARK = re.compile(r"^\s*### *(?:BEGIN|END) +(.*?)\s*$", re.MULTILINE)
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
 TEXT_STUB = ("YOUR ANSWER HERE",)
 
@@ -33,6 +36,15 @@ def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[
     if inside:
         raise TextError(f"BEGIN {name} without an END, {where}")
     return "\n".join(lines), found
+
+
+def check_marks(source: str) -> None:
+    """Raise ``TextError`` for a mark without its other half, or with a mistyped name: students would see what it hides."""
+    for name in MARK.findall(source):
+        if name not in REGIONS:
+            raise TextError(f"there is no region {name!r} to begin or end; there is: {', '.join(REGIONS)}")
+    for name in REGIONS:
+        replace_region(source, name)
 
 
 def extract_region(source: str, name: str) -> str:
