@@ -2,7 +2,7 @@
 
 import json
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +46,7 @@ class Cell:
     source: str
     metadata: dict[str, Any]
     points: float
+    attachments: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_manual(self) -> bool:
@@ -185,6 +186,7 @@ def _read_cells(path: Path, stamp: float) -> tuple[Cell, ...]:
                 source,
                 dict(cell.metadata),
                 float(grading.get("points") or 0),
+                dict(cell.get("attachments", {})),
             )
         )
     return tuple(cells)

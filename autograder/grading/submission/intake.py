@@ -83,6 +83,10 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         cells.insert(at, _extra(_code_cell(forward.source), next(numbers)))
     notebook = _notebook(cells)
     notes += placed(notebook.cells, submitted.pictures)
+    pictures = {cell.id: cell.attachments for cell in template if cell.attachments and cell.role not in TAKES_ANSWER}
+    for rebuilt in notebook.cells:
+        if rebuilt.id in pictures:
+            rebuilt.attachments = nbformat.from_dict(pictures[rebuilt.id])
     notebook.metadata = NotebookNode(
         kernelspec=NotebookNode(display_name="Python 3", language="python", name="python3"),
         language_info=NotebookNode(name="python", version=submitted.python),
