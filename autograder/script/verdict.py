@@ -5,7 +5,7 @@ from typing import Any
 
 UNANSWERED = "not answered yet (the cell still raises NotImplementedError)"
 # For a hand computation, whatever number of digits is left.
-ROUNDED_TOO_FAR = "Your numbers are right but rounded too far: give at least four significant digits."
+ROUNDED_TOO_FAR = "Your numbers are right but rounded too far: give as many digits as are asked for, at least four."
 
 
 @dataclass
@@ -28,6 +28,7 @@ class Verdict:
     criteria: list[Criterion] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
     note: str = ""
+    names_first: bool = True  # whether the causes say why the first criterion was missed, and not only a later one
     stopped: int = 0  # number of questions that stopped at an answer not written yet
 
     @property
@@ -43,7 +44,7 @@ class Verdict:
         """The text a student reads in the feedback."""
         lines = [f"Exercise {self.number}, {self.exercise}: {self.score:g} of {self.max_score:g} points"]
         lines += [f"  {self.note}"] if self.note else []
-        lines += [f"  Likely cause: {sentence}" for sentence in self.named]
+        lines += [f"  {'Likely cause' if self.names_first else 'Also'}: {sentence}" for sentence in self.named]
         for criterion in self.criteria:
             mark = "ok  " if criterion.earned == criterion.points else "MISS"
             lines.append(f"  {mark} {criterion.earned:g}/{criterion.points:g}  {criterion.name}")

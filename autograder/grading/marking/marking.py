@@ -80,6 +80,7 @@ class Marking:
             named,
             " ".join(filter(None, (self.remarks.get(exercise.grade_id), best.note))),
             stopped=best.stopped,
+            names_first=best.names_first or not best.named,
         )
 
     def _is_careless_at_home(self, exercise: Exercise, student: Any) -> bool:
@@ -101,6 +102,7 @@ class Marking:
         found = Diagnosis(self.cache).sentences(
             trial.records, trial.exercise.mistakes, trial.changes_in_place, is_right_alone
         )
+        trial.names_first |= bool(found)
         return _of_entries(trial, list(dict.fromkeys(found + trial.named)))
 
     def _is_right_alone(self, trial: Trial, student: Any) -> bool | None:

@@ -40,6 +40,7 @@ class Trial:
     missed: list[Block] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     named: list[str] = field(default_factory=list)  # causes that the steps themselves name
+    names_first: bool = False  # whether the first block that missed is among these causes
     changes_in_place: bool = False
     note: str = ""
 
@@ -111,6 +112,7 @@ class _Replay:
                 self._open[step] = fault is None
             elif fault is not None:
                 self._trial.named += [sentence for sentence in fault.names if sentence not in self._trial.named]
+                self._trial.names_first |= bool(fault.names) and not self._trial.missed
                 misses.append(fault.message)
                 group = step.group
         return "\n".join(dict.fromkeys(misses))
@@ -125,8 +127,8 @@ class _Replay:
             fault: Fault | None = step.changed(changed[0])
         else:
             fault = step.fault(answer, self._trial.exercise.returns)
-            if isinstance(step, Refuses) and fault and self._has_raised(answer):
-                fault = Fault(fault.message)  # names nothing: the answer fails so where it is to give a value, too
+            if isinstance(step, Refuses) and fault and isinstance(answer, Raised) and self._has_raised():
+                fault = Fault(fault.message)  # names nothing: the answer fails where it is to give a value, too
         self._trial.changes_in_place |= bool(changed) and isinstance(answer, Given)
         if step.leaves_record or (step.remembers_errors and isinstance(answer, Raised)):
             record.met = fault is None
@@ -135,10 +137,8 @@ class _Replay:
             self._met[step] = answer
         return fault
 
-    def _has_raised(self, answer: Answer) -> bool:
-        """Whether an earlier step met the same kind of error."""
-        errors = [it.answer.error.kind for it in self._trial.records if isinstance(it.answer, Raised)]
-        return isinstance(answer, Raised) and answer.error.kind in errors
+    def _has_raised(self) -> bool:
+        return any(isinstance(it.answer, Raised) for it in self._trial.records)
 
 
 def _for_all(step: Step) -> Sequence[Question]:

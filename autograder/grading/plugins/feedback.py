@@ -156,13 +156,12 @@ def _row(entry: Exercise, cell: NotebookNode, waits: str) -> dict[str, Any]:
 
 
 def what_to_look_at(verdict: dict[str, Any]) -> list[str]:
-    """Return the likely causes, or the first missed criterion if none is known."""
-    if named := verdict.get("named"):
-        return list(named)
-    missed = [criterion for criterion in verdict.get("criteria", []) if criterion["earned"] < criterion["points"]]
-    if not missed:
-        return []
-    if all("not answered yet" in criterion["message"] for criterion in missed):
+    """Return the likely causes, below the first missed criterion if they do not say why that was missed."""
+    named, criteria = list(verdict.get("named", [])), verdict.get("criteria", [])
+    missed = [criterion for criterion in criteria if criterion["earned"] < criterion["points"]]
+    if not missed or (named and verdict.get("names_first", True)):
+        return named
+    if all(criterion["earned"] == 0 and "not answered yet" in criterion["message"] for criterion in criteria):
         return [UNDONE if missed[0]["message"] == UNANSWERED else "no answer"]
     first = missed[0]["message"].splitlines()[:1]
-    return [": ".join([missed[0]["name"], *first])]
+    return [": ".join([missed[0]["name"], *first]), *named]
