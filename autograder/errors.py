@@ -53,7 +53,10 @@ class StudentError(Exception):
     """An exception raised by the student's code, as plain text: class names along its MRO, message, last line.
 
     ``means_unanswered`` says that the stub's own ``raise`` raised it: libraries raise NotImplementedError, too.
+    ``of_result`` says that the student's code raised nothing: the question could not work with what it returned.
     """
+
+    of_result = False
 
     def __init__(
         self, type_names: tuple[str, ...], message: str, where: str = "", means_unanswered: bool = False
@@ -63,10 +66,12 @@ class StudentError(Exception):
         self.means_unanswered = means_unanswered
 
     @classmethod
-    def from_exception(cls, error: BaseException) -> "StudentError":
+    def from_exception(cls, error: BaseException, of_result: bool = False) -> "StudentError":
         """Convert an exception that was raised in this process, as by an answer of a bank."""
         is_stub = type(error) is NotImplementedError and not str(error)
-        return cls(tuple(c.__name__ for c in type(error).__mro__), str(error), means_unanswered=is_stub)
+        made = cls(tuple(c.__name__ for c in type(error).__mro__), str(error), means_unanswered=is_stub)
+        made.of_result = of_result
+        return made
 
     @property
     def kind(self) -> str:
@@ -85,7 +90,8 @@ class StudentError(Exception):
 
     def describe(self) -> str:
         """One line. Long numbers are left out: they could be hidden inputs, and no message needs them."""
-        head = visible(self.message.strip().splitlines()[0][:200]) if self.message.strip() else "no message"
+        lines = [line.strip() for line in self.message.strip().splitlines()] or ["no message"]
+        head = visible(" ".join(lines[: 1 + lines[0].endswith(":")])[:200])  # a line with a colon says nothing yet
         remedy = NO_GPU if NO_GPU_SAID.search(head) else ""
         return f"{self.kind}: {LONG_NUMBER.sub('…', head)}" + (f" ({self.where})" if self.where else "") + remedy
 

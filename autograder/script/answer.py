@@ -36,13 +36,13 @@ class Absent:
     __call__ = __getitem__ = __iter__ = __float__ = _refuse
 
 
-def by_student(error: Exception) -> StudentError:
+def by_student(error: Exception, of_result: bool = False) -> StudentError:
     """Return the error as a ``StudentError``. The course's own errors, which no student caused, are raised again."""
     if isinstance(error, StudentError):
         return error
     if type(error).__module__.startswith("autograder."):
         raise error
-    return StudentError.from_exception(error)
+    return StudentError.from_exception(error, of_result)
 
 
 def answer_of(ask: Callable[[], Any]) -> Answer:
@@ -50,4 +50,4 @@ def answer_of(ask: Callable[[], Any]) -> Answer:
     try:
         return Given(ask())
     except Exception as error:
-        return Raised(by_student(error))
+        return Raised(by_student(error, of_result=True))

@@ -17,7 +17,7 @@ from torch.utils import _pytree as trees
 from autograder.errors import StudentError
 from autograder.grading.sandbox.worker.pullback import pullback
 from autograder.grading.sandbox.worker.tensors import make_module, overwrite
-from autograder.script.answer import Answer, Given, answer_of
+from autograder.script.answer import Answer, Given, answer_of, by_student
 
 Probe = Callable[[Any], Any]
 Plan = Sequence[Sequence[tuple[Any, Sequence["Question"]]]]  # blocks of steps with their questions
@@ -117,9 +117,12 @@ class Local(Asked):
                 raise StudentError(("KeyError",), unloaded)
             return module
         target = getattr(self.subject, question.method) if question.method else self.subject
-        if question.again:
-            overwrite(target(*question.args, **question.kwargs))
-        return target(*question.args, **question.kwargs)
+        try:
+            if question.again:
+                overwrite(target(*question.args, **question.kwargs))
+            return target(*question.args, **question.kwargs)
+        except Exception as error:
+            raise by_student(error) from error
 
 
 class _Recording(Local):

@@ -123,7 +123,12 @@ class Step:
         return None
 
     def _error(self, error: Any) -> Fault | None:
-        return Fault(UNANSWERED if error.means_unanswered else f"{self.call} raised {error.describe()}")
+        if error.means_unanswered:
+            return Fault(UNANSWERED)
+        if "leaf Variable" in error.message and "in-place" in error.message:  # an argument that asks for a gradient
+            return Fault(f"{self.call}: an argument is changed in place ({error.describe()}); work on a new tensor")
+        what = "its result cannot be used:" if error.of_result else "raised"
+        return Fault(f"{self.call} {what} {error.describe()}")
 
 
 class Agrees(Step):
