@@ -14,7 +14,6 @@ import random
 import signal
 import sys
 import traceback
-import types
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -162,8 +161,6 @@ class Notebook:
             if header.get("again"):
                 overwrite(target(*args, **kwargs))
             value = target(*args, **kwargs)
-            if isinstance(value, (types.GeneratorType, map, filter, zip)):
-                value = list(itertools.islice(value, 10_000))
         changed = [
             [index, encoder.encode(tensor.detach())]
             for index, (tensor, old) in enumerate(zip(inputs, before, strict=False))
