@@ -22,6 +22,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ImportError as error:
         print(f"error: {missing_package(error)}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever was to read the output has gone, as in `make lms | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (OSError, _database_error()) as error:
         print(f"error: {cannot_store(error)}, then run the same command again; what is graded is kept", file=sys.stderr)
         return 2

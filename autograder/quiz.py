@@ -56,6 +56,8 @@ def read_quiz(text: Path) -> Quiz:
             f"source/{text.name}: questions must be numbered 1, 2, 3, …, each as "
             f"<details><summary>1. The question?</summary>, the answer, </details>; found: {numbers}"
         )
+    if marked := [question.number for question in found if set(question.question) & set("$`")]:
+        raise TextError(f"source/{text.name}: a question's own line is plain text, without $ and `; look at {marked}")
     heading = re.search(r"^# (.+)$", cells[0], flags=re.MULTILINE)
     return Quiz(text.stem, heading.group(1) if heading else text.stem, found)
 

@@ -230,7 +230,8 @@ WITH_A_CACHE = Hint(
     form=True,
 )
 LATER_PIECES = Hint(
-    "Pieces of one token are right, longer ones with a cache are not. (The causal mask is aligned at the end.)",
+    "Pieces of one token are right, longer ones with a cache are not. (Cached tokens come first, then the new ones, and the "
+    "causal mask is aligned at the end.)",
     form=True,
 )
 NEW_TEXT = Hint(

@@ -1618,6 +1618,8 @@ def _rotate(x, positions, base, mistakes, half=False):
     second = (first if "overwritten" in mistakes else a) * sin + b * cos
     if "mirrored" in mistakes:
         first = a * cos + b * sin
+    if {"half layout", "apart"} <= mistakes or {"interleaved layout", "woven"} <= mistakes:
+        raise ValueError("said by no sentence: the pairs of the other layout, put back as in this one")
     together = half if "apart" not in mistakes and "woven" not in mistakes else not half
     out = torch.cat((first, second), -1) if together else torch.stack((first, second), -1).flatten(-2)
     return out.to(torch.float32 if "float32 out" in mistakes else dtype)

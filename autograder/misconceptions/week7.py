@@ -58,7 +58,7 @@ SAYS = {
     "wide angles": "Positions or frequencies are in bfloat16 after .to(torch.bfloat16), so far angles are off by radians.",
     "base": "The argument `base` is ignored.",
     "values rotated": "The values are rotated too; rotate only queries and keys.",
-    "no rotation": "Nothing is rotated: the output does not depend on the order of earlier tokens.",
+    "no rotation": "Nothing is rotated: the positions of the tokens change nothing.",
     "queries only": "Only the queries are rotated; the keys must be too.",
     "keys only": "Only the keys are rotated; the queries must be too.",
     "half layout": "You rotate the pairs (i, i + head_dim/2); the exercise asks for neighbours (2i, 2i+1).",

@@ -48,13 +48,13 @@ class Crashes:
         """Raise ``StudentError`` if the culprit has crashed or timed out too often to be run again."""
         count = self._counts[culprit, replaced]
         if culprit and (count > self._limits.restarts or (count and self.grace(culprit).spent())):
-            raise StudentError(("ProcessEnded",), "not run: it crashed or timed out too often before")
+            raise StudentError(("ProcessEnded",), "not run: it crashed or was stopped too often before")
 
     def require_few_of_cells(self) -> None:
         """Raise ``StudentError`` if cells, and whatever else is no function, have crashed too often in total."""
         cells = sum(count for (culprit, _), count in self._counts.items() if not culprit or culprit.startswith(CELL))
         if cells > self._limits.all_restarts:
-            raise StudentError(("ProcessEnded",), "not run: this notebook crashed or timed out too often before")
+            raise StudentError(("ProcessEnded",), "not run: this notebook crashed or was stopped too often before")
         if spent := self.grace("").spent():
             raise StudentError(("TimeoutError",), f"not run: {spent}")
 
