@@ -302,6 +302,10 @@ def test_pictures_move_in_jupyterlab(jupyter: JupyterServer, page: Page, shoot: 
     for number, (name, picture) in enumerate(PICTURES.items()):
         outputs[name] = lab.run(cells.nth(number + 2))
         _move(page, outputs[name].get_by_role("group"), name, picture)
+    expect(page.locator(".jp-mod-dirty")).not_to_have_count(0)
+    outputs["clocks"].get_by_role("slider").first.focus()
+    page.keyboard.press("ControlOrMeta+s")
+    expect(page.locator(".jp-mod-dirty")).to_have_count(0)
     for theme, title in THEMES.items():
         lab.choose_theme(title)
         for name, output in outputs.items():

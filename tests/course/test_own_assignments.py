@@ -8,11 +8,14 @@ import pytest
 from helpers import COURSE, autograder, run, standing
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from autograder.build.pipeline import build_own
 from autograder.classroom import make_course_root
 from autograder.course import exercises
+from autograder.errors import TextError
 
 QUIZ = "quiz1"
 SECRET = "a word that only the course root knows"
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
 HOSTILE = """
 import glob, os, pathlib, socket
 def double(x):
@@ -62,6 +65,7 @@ def quiz() -> nbformat.NotebookNode:
             new_code_cell(
                 "2 if len(lines()) == 3 else 0.5", metadata=marks("test_lines", "code", 2, grade=True, locked=True)
             ),
+            new_markdown_cell("Why? ![plot](attachment:plot.png)", attachments={"plot.png": {"image/png": PIXEL}}),
             new_markdown_cell("Because.", metadata=marks("why", "markdown", 4, grade=True, solution=True)),
             new_markdown_cell("Draw it.", metadata=marks("sketch", "markdown", 1, task=True)),
         ],
@@ -109,11 +113,27 @@ def test_points_are_in_the_cells_that_the_author_gave_them(root: Path) -> None:
     assert [entry.graded_cell for entry in exercises(root, QUIZ)] == ["test_double", "test_lines", "why", "sketch"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("BEGIN HIDDEN TESTS", "BEGIN HIDDEN TEST", "there is no region 'HIDDEN TEST'"),
+        ("### BEGIN HIDDEN TESTS", "", "END HIDDEN TESTS without a BEGIN"),
+    ],
+)
+def test_what_would_hand_out_hidden_tests_is_not_built(old: str, new: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "source" / QUIZ).mkdir(parents=True)
+    text = nbformat.writes(quiz()).replace(old, new)
+    (tmp_path / "source" / QUIZ / f"{QUIZ}.ipynb").write_text(text, encoding="utf-8")
+    with pytest.raises(TextError, match=said):
+        build_own(tmp_path, QUIZ)
+
+
 @pytest.mark.isolation
 def test_every_answer_gets_what_its_own_test_gives(root: Path) -> None:
     by_cell = {name: score.by_cell for name, score in standing(root, QUIZ).items()}
     assert by_cell["ada"] == {"test_double": 3, "test_lines": 2, "why": None, "sketch": None}
     assert by_cell["blank"] == {"test_double": 0, "test_lines": 0, "why": 0, "sketch": None}
+    assert PIXEL in (root / "autograded" / "blank" / QUIZ / f"{QUIZ}.ipynb").read_text(encoding="utf-8")
     assert by_cell["half"] == {"test_double": 0, "test_lines": 0.5, "why": 0, "sketch": None}
 
 

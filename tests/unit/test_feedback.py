@@ -116,3 +116,10 @@ def test_a_row_of_the_table() -> None:
 )
 def test_where_no_cause_is_known_the_first_missed_criterion_is_named(verdict: dict, notes: list[str]) -> None:
     assert what_to_look_at(verdict) == notes
+
+
+def test_what_was_missed_first_stands_above_causes_of_something_else() -> None:
+    missed = {"name": "values", "points": 1, "earned": 0, "message": "off by 1"}
+    verdict = {"criteria": [missed], "named": ["It must raise ValueError."]}
+    assert what_to_look_at(verdict | {"names_first": False}) == ["values: off by 1", "It must raise ValueError."]
+    assert what_to_look_at(verdict) == ["It must raise ValueError."]

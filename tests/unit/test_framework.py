@@ -335,6 +335,30 @@ def test_an_error_is_told_with_its_type_message_and_line():
     assert message == "double(x (3,)) raised ZeroDivisionError: division by zero (line 3)"
 
 
+def test_a_result_that_cannot_be_used_was_raised_by_nobody():
+    def body(check):
+        with check.criterion("pair", 1, golden=True):
+            check.agrees(lambda f: f(1)[0], "f(1)")
+
+    assert (
+        run(body, lambda n: 5, lambda n: (n,)).criteria[0].message.startswith("f(1) its result cannot be used: TypeErr")
+    )
+
+
+def test_an_argument_that_autograd_keeps_from_being_changed_is_named():
+    def body(check):
+        with check.criterion("gradient", 1, golden=True):
+            check.agrees(differentiating(torch.ones(2)), "the gradient of f(x)")
+
+    message = run(body, lambda x: x.mul_(2), lambda x: 2 * x).criteria[0].message
+    assert "an argument is changed in place" in message and "work on a new tensor" in message
+
+
+def test_a_cause_of_a_later_miss_is_said_in_addition():
+    verdict = run(both, lambda x: 3 * x, refusing_double)
+    assert not verdict.names_first and "  Also: double('x') must raise TypeError" in verdict.render()
+
+
 def test_refusing_in_another_way_is_told():
     def student(x):
         assert not isinstance(x, str)

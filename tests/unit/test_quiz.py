@@ -183,6 +183,13 @@ def test_questions_that_do_not_count_from_one_are_refused(numbers: list[int], tm
         read_quiz(text)
 
 
+def test_a_formula_in_a_question_itself_is_refused(tmp_path: Path) -> None:
+    text = "# %% [markdown]\n# # Week 9\n# <details><summary>1. $x$?</summary>\n#\n# So.\n# </details>\n"
+    (tmp_path / "week9_x.py").write_text(text, encoding="utf-8")
+    with pytest.raises(TextError, match=r"plain text, .*look at \[1\]"):
+        read_quiz(tmp_path / "week9_x.py")
+
+
 @pytest.mark.slow
 def test_students_get_no_quiz_file(tmp_path: Path) -> None:
     """A release contains only the week's own files, whatever else is under release/."""
