@@ -1140,6 +1140,9 @@ edited(
 edited(t5_plain, "t5_no_bias", 0, SAYS["no bias"], (T5_BIAS, ""))
 edited(t5_plain, "t5_bias_negative", 0, SAYS["bias negative"], ("scores + bias", "scores - bias"))
 edited(t5_plain, "t5_no_mask", 1.25, SAYS["no mask"], ("    if is_causal:", "    if False:"))
+edited(t5_plain, "t5_mask_after_softmax", 1.125, SAYS["mask after softmax"],
+       ('    if is_causal:\n        scores = scores.masked_fill(rel > 0, float("-inf"))\n', ""),
+       ("softmax(dim=-1)\n", "softmax(dim=-1)\n    weights = weights.masked_fill(rel > 0, 0.0) if is_causal else weights\n"))
 edited(t5_plain, "t5_always_causal", 0.75, SAYS["always causal"], ("    if is_causal:", "    if True:"))
 edited(
     t5_plain,
@@ -1635,6 +1638,7 @@ def bucket_with(mistakes):
         "no bias",
         "bias negative",
         "no mask",
+        "mask after softmax",
         "always causal",
         "mask top left",
         "128 written in",
@@ -1663,11 +1667,14 @@ def t5_with(mistakes):
         bias = bias[:1] if "one head" in mistakes else -bias if "bias negative" in mistakes else bias
         scores = q @ k.mT / (math.sqrt(q.shape[-1]) if "divided" in mistakes else 1)
         scores = scores if "no bias" in mistakes or "after softmax" in mistakes else scores + bias
+        late = torch.zeros(n_queries, n_keys, dtype=torch.bool)
         if (is_causal or "always causal" in mistakes) and "no mask" not in mistakes:
             start = 0 if "mask top left" in mistakes else n_keys - n_queries
             hidden = torch.ones(n_queries, n_keys, dtype=torch.bool).triu(start + ("strict" not in mistakes))
-            scores = scores.masked_fill(hidden, 0 if "clobbered" in mistakes else -math.inf)
+            late = hidden & ("mask after softmax" in mistakes)
+            scores = scores.masked_fill(hidden & ~late, 0 if "clobbered" in mistakes else -math.inf)
         weights = scores.softmax(-2 if "over queries" in mistakes else -1).nan_to_num()
+        weights = weights.masked_fill(late, 0)
         weights = weights + bias if "after softmax" in mistakes else weights
         return weights @ v, weights
 
