@@ -389,6 +389,13 @@ edited(shift_plain, "shift_float64_out", 3.75, DIAGNOSES["float64 out"],
        ("torch.zeros(d_model, d_model)", "torch.zeros(d_model, d_model, dtype=torch.float64)"))
 
 
+@wrong(WEEK, "shift_matrix", 0, DIAGNOSES["diagonal"])
+def shift_identity(offset, d_model, base=10000.0):
+    if d_model % 2:
+        raise ValueError("odd")
+    return torch.eye(d_model)
+
+
 @wrong(WEEK, "shift_matrix", 0, DIAGNOSES["at position 0 only"])
 def shift_rank_one(offset, d_model, base=10000.0):
     if d_model % 2:
