@@ -16,6 +16,7 @@ from autograder.errors import TextError
 QUIZ = "quiz1"
 SECRET = "a word that only the course root knows"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+OTHER = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAAAAADRSSBWAAAAC0lEQVR4nGNgYAAAAAMAAbitOmMAAAAASUVORK5CYII="
 HOSTILE = """
 import glob, os, pathlib, socket
 def double(x):
@@ -72,19 +73,20 @@ def quiz() -> nbformat.NotebookNode:
     )
 
 
-def hand_in(root: Path, student: str, **answers: str) -> None:
-    """Submit the notebook that nbgrader released, with these answers."""
+def hand_in(root: Path, student: str, **answers: str) -> Path:
+    """Submit the notebook that nbgrader released, with these answers; returns the file."""
     notebook = nbformat.read(root / "notebooks" / QUIZ / f"{QUIZ}.ipynb", as_version=4)
     for cell in notebook.cells:
         cell.source = answers.get(cell.metadata.get("nbgrader", {}).get("grade_id", ""), cell.source)
     path = root / "submitted" / student / QUIZ / f"{QUIZ}.ipynb"
     path.parent.mkdir(parents=True)
     nbformat.write(notebook, path)
+    return path
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A course root with the built quiz and four graded submissions of it."""
+    """A course root with the built quiz and five graded submissions of it."""
     place = tmp_path_factory.mktemp("quiz") / "course"
     make_course_root(COURSE, place, [])
     (place / "source" / QUIZ / "data").mkdir(parents=True)
@@ -96,6 +98,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hand_in(place, "ada", double="def double(x):\n    return 2 * x", lines=right, why="By symmetry.")
     hand_in(place, "blank")
     hand_in(place, "half", double="def double(x):\n    return x + 2", lines="def lines():\n    return []")
+    drawn = hand_in(place, "drawn")
+    notebook = nbformat.read(drawn, as_version=4)
+    (question,) = [cell for cell in notebook.cells if "plot.png" in cell.source]
+    question.source += "\n![plot](attachment:mine.png)"
+    question.attachments["mine.png"] = {"image/png": OTHER}
+    nbformat.write(notebook, drawn)
     hand_in(place, "mallory", double=HOSTILE.format(places=[str(place), str(COURSE), str(Path.home())]))
     autograder("autograde", "--week", QUIZ, cwd=place)
     return place
@@ -116,7 +124,8 @@ def test_points_are_in_the_cells_that_the_author_gave_them(root: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("BEGIN HIDDEN TESTS", "BEGIN HIDDEN TEST", "there is no region 'HIDDEN TEST'"),
+        ("BEGIN HIDDEN TESTS", "BEGIN HIDDEN TEST", "'### BEGIN HIDDEN TEST' is no mark"),
+        ("### BEGIN HIDDEN TESTS", "#begin  hidden tests", "'#begin  hidden tests' is no mark"),
         ("### BEGIN HIDDEN TESTS", "", "END HIDDEN TESTS without a BEGIN"),
     ],
 )
@@ -133,7 +142,13 @@ def test_every_answer_gets_what_its_own_test_gives(root: Path) -> None:
     by_cell = {name: score.by_cell for name, score in standing(root, QUIZ).items()}
     assert by_cell["ada"] == {"test_double": 3, "test_lines": 2, "why": None, "sketch": None}
     assert by_cell["blank"] == {"test_double": 0, "test_lines": 0, "why": 0, "sketch": None}
-    assert PIXEL in (root / "autograded" / "blank" / QUIZ / f"{QUIZ}.ipynb").read_text(encoding="utf-8")
+    shown = {
+        name: (root / "autograded" / name / QUIZ / f"{QUIZ}.ipynb").read_text(encoding="utf-8") for name in by_cell
+    }
+    assert (
+        PIXEL in shown["blank"] and PIXEL in shown["drawn"] and OTHER in shown["drawn"] and OTHER not in shown["blank"]
+    )
+    assert by_cell["drawn"]["why"] is None and "found in the question's cell" in shown["drawn"]
     assert by_cell["half"] == {"test_double": 0, "test_lines": 0.5, "why": 0, "sketch": None}
 
 

@@ -18,7 +18,6 @@ from autograder.grading.source_names import IPYTHONS, is_definition, lines_of, p
 MARKUP = re.compile(r"[\s*_#>`~-]+")
 WORD = re.compile(r"[^\W\d_]{2,}")
 POINTS = re.compile(r"\*\*\d+ points? · ")  # how the line below an exercise's heading begins
-PICTURE = re.compile(r"\]\(attachment:[^)]*\)")
 NOT_IMPLEMENTED = "raise NotImplementedError"
 GLUES = ("\n", "")  # a cell is cut between lines, or within one
 FEW_WORDS = 4  # in a code cell that holds an answer; fewer are a label
@@ -74,10 +73,7 @@ def is_unchanged(piece: Piece) -> bool:
 
 
 def own_lines(source: str, text: str) -> str:
-    """Return what a student added to a text of the course. Its line of points may have changed since, and reading has
-    given its pictures other names."""
-    pictures = {PICTURE.sub("", line): line for line in text.split("\n") if PICTURE.search(line)}
-    source = "\n".join(pictures.get(PICTURE.sub("", line), line) for line in source.split("\n")) if pictures else source
+    """Return what a student added to a text of the course. Its line of points may have changed since."""
     if source.strip() == text:
         return ""
     lines, courses = source.strip().split("\n"), text.split("\n")

@@ -1,5 +1,6 @@
 """Recognise cells that have lost their ids: the course's own by their text, code answers by the name they define."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -41,10 +42,30 @@ class Recognition:
         self.template = template
         self.position = {cell.id: number for number, cell in enumerate(template)}
         self.pieces = [Piece(cell, by_grade_id.get(cell.grade_id) or by_id.get(cell.id)) for cell in submitted.cells]
+        self._name_pictures(submitted.get("pictures", {}))
         self.found = Match()
         self.elsewhere: list[Piece] = []  # the student's own cells with an answer whose cell was left unchanged
         texts = [cell for cell in template if cell.cell_type != "code" and cell.role is not Role.ANSWER]
         self.by_head = {given(cell.source)[:HEAD]: cell for cell in texts if len(given(cell.source)) >= HEAD}
+
+    def _name_pictures(self, pictures: dict[str, dict[str, str]]) -> None:
+        """Give the course's own pictures, in texts as students received them, the names that they have there: reading has
+        given every picture another one. A picture of the student's own is none of them, whatever it is called."""
+        of_course = [
+            (name, "".join(data.split()))
+            for cell in self.template
+            for name, bundle in cell.attachments.items()
+            for data in bundle.values()
+        ]
+        for piece in self.pieces if of_course else ():
+            own = piece.place.attachments if piece.place else {}
+            for key in re.findall(r"\]\(attachment:([^)]*)\)", piece.source):
+                data = "".join(pictures.get(key, {}).get("data", "").split())
+                names = {name for name, known in of_course if known == data}
+                name = next((name for name in names if name in own or len(names) == 1), key)
+                piece.cell = NotebookNode(
+                    piece.cell, source=piece.source.replace(f"(attachment:{key})", f"(attachment:{name})")
+                )
 
     def recognise(self) -> None:
         """Find the course cells that the pieces match."""
