@@ -1,5 +1,6 @@
 """`make build`: text → instructor's notebook → student's notebook and executed solution, one way."""
 
+import ast
 import re
 import shutil
 import tempfile
@@ -56,7 +57,10 @@ def build(root: Path, text: Path) -> list[str]:
 def build_own(root: Path, assignment: str) -> list[str]:
     """Build the students' version of an instructor's own assignment with nbgrader; returns the files that changed."""
     for cell in nbformat.read(source_notebook(root, assignment), as_version=4).cells:
-        check_marks(cell.source)
+        try:
+            check_marks(cell.source)
+        except TextError as error:
+            raise TextError(f"source/{assignment}/{assignment}.ipynb: {error}") from error
     released_files(root, assignment)  # refuses what is too large
     with tempfile.TemporaryDirectory(prefix="build-") as scratch:
         stage = Path(scratch)
@@ -115,8 +119,21 @@ def _compare_with_manifest(notebook: NotebookNode, assignment: str) -> None:
     for name, answer in [(name, entry.grade_id) for name, entry in due.items() if name != entry.grade_id]:
         if answer not in sources:
             raise TextError(f"there is no answer cell {answer}, which {name} grades")
-        if not re.search(rf"\.{answer}\({answer}\b", sources[name]):
-            raise TextError(f"{name} must call its own hidden test: {assignment.split('_')[0]}.{answer}({answer})")
+        test = f"{assignment.split('_')[0]}.{answer}"
+        if not any(ast.unparse(call.func) == test and _is_given(call, answer) for call in _calls(sources[name])):
+            raise TextError(f"{name} must call its own hidden test: {test}({answer})")
+
+
+def _calls(source: str) -> list[ast.Call]:
+    try:
+        return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    except SyntaxError:
+        return []
+
+
+def _is_given(call: ast.Call, name: str) -> bool:
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return any(isinstance(each, ast.Name) and each.id == name for each in given)
 
 
 def copy_released(file: Path, target: Path) -> None:

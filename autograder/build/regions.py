@@ -10,7 +10,9 @@ from traitlets.config import Config
 from autograder.errors import TextError
 
 REGIONS = ("HIDDEN TESTS", "SOLUTION", "MARK SCHEME")
-MARK = re.compile(r"^\s*### *(?:BEGIN|END) +(.*?)\s*$", re.MULTILINE)
+NEARLY_A_MARK = re.compile(
+    r"[\W_]*(BEGIN|END)[\W_]*(HIDDEN[\W_]*TESTS?|SOLUTIONS?|MARK[\W_]*SCHEMES?)[\W_]*", re.IGNORECASE
+)
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
 TEXT_STUB = ("YOUR ANSWER HERE",)
 
@@ -39,10 +41,11 @@ def replace_region(source: str, name: str, stub: tuple[str, ...] = ()) -> tuple[
 
 
 def check_marks(source: str) -> None:
-    """Raise ``TextError`` for a mark without its other half, or with a mistyped name: students would see what it hides."""
-    for name in MARK.findall(source):
-        if name not in REGIONS:
-            raise TextError(f"there is no region {name!r} to begin or end; there is: {', '.join(REGIONS)}")
+    """Raise ``TextError`` for a mark without its other half, or a mistyped one: students would see what it hides."""
+    for line in source.split("\n"):
+        is_mark = any(f"{half} {name}" in line for half in ("BEGIN", "END") for name in REGIONS)
+        if NEARLY_A_MARK.fullmatch(line) and not is_mark:
+            raise TextError(f"{line.strip()!r} is no mark; write it as ### BEGIN HIDDEN TESTS")
     for name in REGIONS:
         replace_region(source, name)
 
