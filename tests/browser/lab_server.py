@@ -15,8 +15,9 @@ from web import free_ports
 START_SECONDS = 900
 STOP_SECONDS = 20
 
-# Keep all cells in the page; fetch no news, check for no updates.
+# Keep all cells in the page; fetch no news, check for no updates; save nothing that a test has not saved.
 SETTINGS = {
+    "@jupyterlab/docmanager-extension/plugin": {"autosave": False},
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "recordTiming": False},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
