@@ -563,6 +563,7 @@ try:
     gap = equivariance_gap(lambda t: 2 * t, x, perm)
 except IndexError:
     raise AssertionError("an index is out of range: perm belongs to axis 1, the tokens, on both sides; axis 0 is the batch.") from None
+assert x.flatten().tolist() == [1, 2, 4, 8], "your function changed x itself; work on new tensors."
 assert isinstance(gap, float), f"return a Python float (use .item()), not a {type(gap).__name__}."
 assert gap == 0, (
     f"doubling every token is equivariant, so the gap is 0; yours is {gap:.3g}. Did you index both sides with perm, and neither "

@@ -791,7 +791,8 @@ with torch.no_grad():
         f"position 0 must get row 0, (1, 2, 3, 4), as it is; it gets {table[0, 0].tolist()}.")
 
     # The input is added as it is.
-    ratio = float(((layer(x) - table) / x).mean())
+    ratio = float(((layer(x) - table) / before).mean())
+    assert torch.equal(x, before), "your layer changed x itself: work on a new tensor."
     assert torch.allclose(layer(x) - table, x, atol=1e-5), (
         f"without the table's rows your output is about {ratio:.3g} times x: x must be added as it is, unscaled.")
 

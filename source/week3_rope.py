@@ -236,7 +236,6 @@ def rope_frequencies(head_dim, base=10000.0):
 # %% nbgrader={"grade_id": "rope_frequencies_check", "grade": true, "points": 0}
 # Visible check (0 points).
 theta = rope_frequencies(8)
-assert isinstance(theta, torch.Tensor), f"a torch tensor expected, got {type(theta).__name__}."
 assert isinstance(theta, torch.Tensor), f"a torch tensor expected, got {type(theta).__name__}; NoneType means that nothing was returned."
 assert tuple(theta.shape) == (4,), (
     f"shape (4,) expected for head_dim 8, got {tuple(theta.shape)}: one frequency per pair, not per channel.")
@@ -1006,6 +1005,7 @@ x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(9))
 at = torch.arange(6)
 with torch.no_grad():
     out = layer(x)
+    assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
     assert tuple(out.shape) == (2, 6, 16), f"shape (2, 6, 16) expected, got {tuple(out.shape)}."
 
     alone = layer(x[:, :1], positions=torch.tensor([5]))

@@ -877,6 +877,7 @@ assert set(weights) == wanted, (
     "names.")
 with torch.no_grad():
     out = layer(x)
+    assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
     assert tuple(out.shape) == (2, 6, 16), f"shape (2, 6, 16) expected, got {tuple(out.shape)}."
 
     # 2. A single token attends to itself.

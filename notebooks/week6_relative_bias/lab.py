@@ -712,12 +712,11 @@ function start(place) {
   const host = document.createElement("div");
   host.dataset.lmSuppressShortcuts = "true";  // JupyterLab leaves the keys to the controls
   // But for those with Ctrl or Cmd, such as Ctrl+S.
-  const leave = (event, isDown) => {
-    if (event.key === "Control" || event.key === "Meta") host.dataset.lmSuppressShortcuts = isDown ? "" : "true";
-    else if (isDown && !event.ctrlKey && !event.metaKey) event.stopPropagation();
-  };
-  host.addEventListener("keydown", (event) => leave(event, true));
-  host.addEventListener("keyup", (event) => leave(event, false));
+  host.addEventListener("keydown", (event) => {
+    const isForLab = event.ctrlKey || event.metaKey;
+    host.toggleAttribute("data-lm-suppress-shortcuts", !isForLab);
+    if (!isForLab) event.stopPropagation();
+  });
   const root = host.attachShadow({mode: "open"});
   element(root, "style", {}, STYLE);
   const card = element(root, "div", {class: "card", role: "group", "aria-label": data.title});
