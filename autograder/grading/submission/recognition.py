@@ -1,6 +1,5 @@
 """Recognise cells that have lost their ids: the course's own by their text, code answers by the name they define."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -49,23 +48,16 @@ class Recognition:
         self.by_head = {given(cell.source)[:HEAD]: cell for cell in texts if len(given(cell.source)) >= HEAD}
 
     def _name_pictures(self, pictures: dict[str, dict[str, str]]) -> None:
-        """Give the course's own pictures, in texts as students received them, the names that they have there: reading has
-        given every picture another one. A picture of the student's own is none of them, whatever it is called."""
-        of_course = [
-            (name, "".join(data.split()))
-            for cell in self.template
-            for name, bundle in cell.attachments.items()
-            for data in bundle.values()
-        ]
-        for piece in self.pieces if of_course else ():
-            own = piece.place.attachments if piece.place else {}
-            for key in re.findall(r"\]\(attachment:([^)]*)\)", piece.source):
-                data = "".join(pictures.get(key, {}).get("data", "").split())
-                names = {name for name, known in of_course if known == data}
-                name = next((name for name in names if name in own or len(names) == 1), key)
-                piece.cell = NotebookNode(
-                    piece.cell, source=piece.source.replace(f"(attachment:{key})", f"(attachment:{name})")
-                )
+        """Give the course's pictures, in the cells that it put them into, the names that they have there: reading has given
+        every picture another one. A picture of the student's own is none of them, whatever it is called."""
+        for piece in self.pieces:
+            of_course = piece.place.attachments if piece.place and is_courses_text(piece.place) else {}
+            for name, bundle in of_course.items():
+                known = {"".join(data.split()) for data in bundle.values()}
+                same = [key for key, picture in pictures.items() if "".join(picture.get("data", "").split()) in known]
+                for key in same:
+                    renamed = piece.source.replace(f"(attachment:{key})", f"(attachment:{name})")
+                    piece.cell = NotebookNode(piece.cell, source=renamed)
 
     def recognise(self) -> None:
         """Find the course cells that the pieces match."""
