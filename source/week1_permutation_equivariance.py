@@ -826,7 +826,7 @@ def causal_mask(n_queries, n_keys):
 mask = causal_mask(4, 4)
 
 # As many queries as keys: a boolean lower triangle with its diagonal.
-assert isinstance(mask, torch.Tensor), f"a torch tensor expected, got {type(mask).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(mask)
 assert tuple(mask.shape) == (4, 4), f"the shape is {tuple(mask.shape)}; four queries and four keys need (4, 4)."
 assert mask.dtype == torch.bool, f"the dtype is {mask.dtype}; a mask is torch.bool."
 assert not bool(mask[0, 1:].any()), (

@@ -421,7 +421,7 @@ pe = sinusoidal_positional_encoding(7, 4)
 numbers = lambda row: ", ".join(f"{float(value):.4g}" for value in row)
 
 # One float32 row per position.
-assert isinstance(pe, torch.Tensor), f"a torch tensor expected, got {type(pe).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(pe)
 assert tuple(pe.shape) == (7, 4), f"the shape is {tuple(pe.shape)}; 7 positions of width 4 need (7, 4)."
 assert pe.dtype == torch.float32, f"the dtype is {pe.dtype}; convert to float32 at the very end."
 
@@ -605,7 +605,7 @@ rows = lambda *positions: torch.tensor([[math.sin(p), math.cos(p), math.sin(p / 
 
 # A float32 square, made of 2x2 blocks on the diagonal.
 M = shift_matrix(3, 8)
-assert isinstance(M, torch.Tensor), f"a torch tensor expected, got {type(M).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(M)
 assert tuple(M.shape) == (8, 8), f"the shape is {tuple(M.shape)}; width 8 needs (8, 8)."
 assert M.dtype == torch.float32, f"the dtype is {M.dtype}; float32 is needed."
 off_blocks = M * (1 - torch.block_diag(*[torch.ones(2, 2)] * 4))

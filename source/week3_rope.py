@@ -236,7 +236,7 @@ def rope_frequencies(head_dim, base=10000.0):
 # %% nbgrader={"grade_id": "rope_frequencies_check", "grade": true, "points": 0}
 # Visible check (0 points).
 theta = rope_frequencies(8)
-assert isinstance(theta, torch.Tensor), f"a torch tensor expected, got {type(theta).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(theta)
 assert tuple(theta.shape) == (4,), (
     f"shape (4,) expected for head_dim 8, got {tuple(theta.shape)}: one frequency per pair, not per channel.")
 assert theta.dtype in (torch.float32, torch.float64), f"float32 or float64 expected, got {theta.dtype}."
@@ -364,7 +364,7 @@ x = torch.randn(2, 3, 5, 8, generator=torch.Generator().manual_seed(1))
 positions = torch.tensor([4, 0, 9, 2, 7])
 before = x.clone()
 out = apply_rotary_emb(x, positions)
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 3, 5, 8), (
     f"shape (2, 3, 5, 8) expected, got {tuple(out.shape)}: did you put the two channels of each pair back together?")
 assert out.dtype == torch.float32, f"x is float32, so the result must be; got {out.dtype}. Cast back at the very end."
@@ -618,7 +618,7 @@ def apply_rotary_emb_half(x, positions, base=10000.0):
 x = torch.randn(2, 3, 5, 8, generator=torch.Generator().manual_seed(2))
 positions = torch.tensor([4, 0, 9, 2, 7])
 out = apply_rotary_emb_half(x, positions)
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 3, 5, 8), f"shape (2, 3, 5, 8) expected, got {tuple(out.shape)}."
 assert torch.allclose(out[:, :, 1], x[:, :, 1], atol=1e-6), (
     "the token at index 1 stands at position 0 and must not change. Are the channels put back as they were, all first "
@@ -690,7 +690,7 @@ def interleaved_to_half(weight, n_heads):
 # Visible check (0 points). The weight of two heads of six channels; row r holds the number r in all five columns.
 numbered = torch.arange(12.0).view(12, 1).expand(12, 5).clone()
 out = interleaved_to_half(numbered, 2)
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (12, 5), (
     f"shape (12, 5) expected, got {tuple(out.shape)}: only the order of the rows changes.")
 order = out[:, 0].round().long().tolist()
@@ -1005,7 +1005,7 @@ x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(9))
 at = torch.arange(6)
 with torch.no_grad():
     out = layer(x)
-    assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+    lab.must_be_a_tensor(out)
     assert tuple(out.shape) == (2, 6, 16), f"shape (2, 6, 16) expected, got {tuple(out.shape)}."
 
     alone = layer(x[:, :1], positions=torch.tensor([5]))
@@ -1564,7 +1564,7 @@ def rotate_half(x):
 # Visible check (0 points).
 x = torch.tensor([1.0, 0, 0, 0, 0, 0])
 out = rotate_half(x)
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (6,), f"shape (6,) expected, got {tuple(out.shape)}."
 assert float(out.abs().sum()) == 1, "a quarter turn sends one axis to one other axis."
 assert float(out[0]) == 0, "after a quarter turn nothing is left in channel 0."
@@ -1576,9 +1576,9 @@ assert float(out[3].abs()) == 1, (
 assert float(out[3]) == 1, "a quarter turn sends (1, 0) to (0, 1): channel 3 must become 1, yours becomes -1."
 x = torch.randn(3, 6, generator=torch.Generator().manual_seed(10))
 before = x.clone()
-rotate_half(x)
+quarter = rotate_half(x)
 assert torch.equal(x, before), "your function changed x itself; work on a new tensor."
-assert torch.allclose(rotate_half(rotate_half(x)), -before), (
+assert torch.allclose(rotate_half(quarter), -x), (
     "two quarter turns are half a turn: rotate_half(rotate_half(x)) must be -x. Does each channel change places "
     "with its partner i ± head_dim/2, and one of the two change its sign?")
 # It computes where its inputs are, on any device.
@@ -1660,7 +1660,7 @@ def decode_step_scores(q, k_cache, base=10000.0):
 generator = torch.Generator().manual_seed(11)
 q, k_cache = torch.randn(2, 3, 1, 8, generator=generator), torch.randn(2, 3, 5, 8, generator=generator)
 out = decode_step_scores(q, k_cache)
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 3, 1, 5), f"shape (2, 3, 1, 5) expected, got {tuple(out.shape)}: one query, five keys."
 plain = (q * k_cache[..., -1:, :]).sum(-1)
 assert torch.allclose(out[..., -1], plain, atol=1e-4), (

@@ -235,7 +235,7 @@ def alibi_slopes(n_heads):
 # %% nbgrader={"grade_id": "alibi_slopes_check", "grade": true, "points": 0}
 # Visible check (0 points).
 four = alibi_slopes(4)
-assert isinstance(four, torch.Tensor), f"a torch tensor expected, got {type(four).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(four)
 assert tuple(four.shape) == (4,), f"shape (4,) expected for 4 heads, got {tuple(four.shape)}."
 assert four.dtype == torch.float32, f"float32 expected, got {four.dtype}."
 assert bool((four > 0).all()), "slopes are positive; the minus sign belongs to the bias."
@@ -371,7 +371,7 @@ def alibi_bias(n_heads, n_queries, n_keys=None):
 # %% nbgrader={"grade_id": "alibi_bias_check", "grade": true, "points": 0}
 # Visible check (0 points).
 square = alibi_bias(4, 6)
-assert isinstance(square, torch.Tensor), f"a torch tensor expected, got {type(square).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(square)
 assert tuple(square.shape) == (4, 6, 6), f"shape (4, 6, 6) expected: (heads, queries, keys), got {tuple(square.shape)}."
 assert square.dtype == torch.float32, f"float32 expected, got {square.dtype}."
 assert bool(torch.isfinite(square).all()), "all entries must be finite: the mask is not part of the bias."
@@ -877,7 +877,7 @@ assert set(weights) == wanted, (
     "names.")
 with torch.no_grad():
     out = layer(x)
-    assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+    lab.must_be_a_tensor(out)
     assert tuple(out.shape) == (2, 6, 16), f"shape (2, 6, 16) expected, got {tuple(out.shape)}."
 
     # 2. A single token attends to itself.

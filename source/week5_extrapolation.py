@@ -222,7 +222,7 @@ def position_interpolation(positions, scale):
 # Visible check (0 points).
 positions = torch.arange(8)
 out = position_interpolation(positions, 4.0)
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert out.dtype == torch.float32, f"integer positions must give float32, got {out.dtype}."
 assert tuple(out.shape) == (8,), f"shape (8,) expected, got {tuple(out.shape)}."
 assert float(out[4]) < 4, "positions must become smaller: divide by the scale, do not multiply."
@@ -554,7 +554,7 @@ def yarn_frequencies(head_dim, scale, original_len, base=10000.0, beta_fast=32.0
 # %% nbgrader={"grade_id": "yarn_frequencies_check", "grade": true, "points": 0}
 # Visible check (0 points). The worked example: head_dim 16, scale 4, original_len 64.
 out = yarn_frequencies(16, 4.0, 64)
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (8,), f"one frequency per pair: shape (8,) expected, got {tuple(out.shape)}."
 assert out.dtype == torch.float32, f"float32 expected, got {out.dtype}."
 plain = 10000.0 ** (-torch.arange(0, 16, 2) / 16)
@@ -1292,7 +1292,7 @@ q = torch.tensor([[[[1.0, 0.0, 0.5, -1.0], [0.0, 2.0, 1.0, 1.0]]]])
 k = torch.tensor([[[[0.5, 1.0, -1.0, 0.0], [1.0, -1.0, 0.0, 2.0], [2.0, 0.0, 1.0, 1.0]]]])
 distances = torch.tensor([[3, 0, 0], [3, 1, 0]])
 out = rotary_scores(q, k, distances)
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (1, 1, 2, 3), f"a score per query and key: shape (1, 1, 2, 3) expected, got {tuple(out.shape)}."
 assert abs(float(out[0, 0, 1, 2]) - 2) < 1e-4, f"at distance 0 nothing turns: q.k = 2; yours is {float(out[0, 0, 1, 2]):.4f}."
 assert abs(float(out[0, 0, 0, 0]) - -0.8836) < 1e-3, (

@@ -180,7 +180,7 @@ def relative_positions(n_queries, n_keys):
 # %% nbgrader={"grade_id": "relative_positions_check", "grade": true, "points": 0}
 # Visible check (0 points).
 offsets = relative_positions(3, 3)
-assert isinstance(offsets, torch.Tensor), f"a torch tensor expected, got {type(offsets).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(offsets)
 assert tuple(offsets.shape) == (3, 3), f"shape (3, 3) expected, got {tuple(offsets.shape)}."
 assert offsets.dtype == torch.int64, f"offsets index tables, so they are int64; yours are {offsets.dtype}."
 assert offsets.diagonal().tolist() == [0, 0, 0], "a token has offset 0 from itself: the diagonal must be zero."
@@ -449,7 +449,7 @@ def rel_shift(x):
 x = torch.arange(3.0, -1, -1).expand(1, 1, 4, 4)  # every row: distances 3, 2, 1, 0
 y = rel_shift(x)
 assert float(x[0, 0, 3, 0]) == 3, "your function changed x itself; work on a new tensor."
-assert isinstance(y, torch.Tensor), f"a torch tensor expected, got {type(y).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(y)
 assert tuple(y.shape) == (1, 1, 4, 4), f"shape (1, 1, 4, 4) expected, got {tuple(y.shape)}."
 for i in range(4):
     got, want = y[0, 0, i, :i + 1].tolist(), [float(i - j) for j in range(i + 1)]
@@ -526,7 +526,7 @@ q, k = torch.randn(2, 2, 3, 4, 4, generator=generator)
 r, none = torch.randn(3, 4, 4, generator=generator), torch.zeros(3, 4)
 u, w = torch.randn(2, 3, 4, generator=generator)
 scores = transformer_xl_scores(q, k, 0 * r, none, none)
-assert isinstance(scores, torch.Tensor), f"a torch tensor expected, got {type(scores).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(scores)
 assert tuple(scores.shape) == (2, 3, 4, 4), f"shape (2, 3, 4, 4) expected, got {tuple(scores.shape)}."
 below = torch.ones(4, 4, dtype=torch.bool).tril()
 assert torch.allclose(scores[..., below], (q @ k.mT / 2)[..., below], atol=1e-5), (
@@ -612,7 +612,7 @@ def t5_bucket(relative_position, bidirectional=True, num_buckets=32, max_distanc
 # %% nbgrader={"grade_id": "t5_bucket_check", "grade": true, "points": 0}
 # Visible check (0 points).
 near = t5_bucket(torch.arange(-7, 8))
-assert isinstance(near, torch.Tensor), f"a torch tensor expected, got {type(near).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(near)
 assert near.dtype == torch.int64, f"buckets index a table, so they are int64; yours are {near.dtype}."
 assert near[:8].tolist() == [7, 6, 5, 4, 3, 2, 1, 0], f"offsets -7 .. 0 have the buckets 7 .. 0; yours are {near[:8].tolist()}."
 assert near[8:].tolist() == [17, 18, 19, 20, 21, 22, 23], (
@@ -852,7 +852,7 @@ none = torch.zeros(3, 6, 4)
 before = q.clone()
 scores = deberta_scores(q, k, none, none)
 assert torch.equal(q, before), "your function changed q itself; work on new tensors."
-assert isinstance(scores, torch.Tensor), f"a torch tensor expected, got {type(scores).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(scores)
 assert tuple(scores.shape) == (2, 3, 5, 5), f"shape (2, 3, 5, 5) expected, got {tuple(scores.shape)}."
 assert torch.allclose(scores, q @ k.mT / math.sqrt(12), atol=1e-5), "with tables of zeros the scores are q.k / sqrt(3*head_dim)."
 scores = deberta_scores(q, 0 * k, none, pos_k)

@@ -686,7 +686,7 @@ def adds(tokens, positions, mask, cache):
 
 
 written = generate(adds, [[3]], 3)
-assert isinstance(written, torch.Tensor), f"a torch tensor expected, got {type(written).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(written)
 assert tuple(written.shape) == (1, 3), f"one prompt, three new tokens: shape (1, 3) expected, got {tuple(written.shape)}."
 assert written.dtype == torch.int64, f"tokens are int64; yours are {written.dtype}."
 assert written.tolist() == [[4, 0, 2]], (
@@ -956,7 +956,7 @@ generator = torch.Generator().manual_seed(6)
 module.load_state_dict({name: torch.randn(value.shape, generator=generator) * 0.4 for name, value in state.items()})
 x, memory = torch.randn(2, 3, 16, generator=generator), torch.randn(2, 5, 16, generator=generator)
 out = module(x, memory)
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 3, 16), (
     f"out has a row per query: shape (2, 3, 16) expected, got {tuple(out.shape)}. Queries come from x.")
 assert not torch.allclose(module(x, memory.flip(0)), out, atol=1e-3), "another memory must give another output."
@@ -1086,7 +1086,7 @@ x, memory = numbers(1, 2, 4, 16), 2 * numbers(1000, 2, 6, 16)
 before = x.clone()
 out = block(x, memory)
 assert torch.equal(x, before), "your block changed x itself; work on a new tensor."
-assert isinstance(out, torch.Tensor), f"a torch tensor expected, got {type(out).__name__}; NoneType means that nothing was returned."
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 4, 16), f"shape (2, 4, 16) expected, got {tuple(out.shape)}."
 assert torch.allclose(block(x[:, :2], memory), out[:, :2], atol=1e-4), "tokens 0 and 1 see later ones: the self-attention is causal."
 assert not torch.allclose(block(x, memory * 0.5), out, atol=1e-3), (

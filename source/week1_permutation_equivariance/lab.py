@@ -138,6 +138,14 @@ def table(header, rows):
             print("  ".join("-" * width for width in widths))
 
 
+def must_be_a_tensor(result):
+    """Raise an ``AssertionError`` that says what a function has returned, unless it is a tensor."""
+    if result is None:
+        raise AssertionError("nothing was returned: is there a return statement?")
+    if not isinstance(result, torch.Tensor):
+        raise AssertionError(f"a torch tensor expected, got {type(result).__name__}.")
+
+
 def raises(error, function, *arguments):
     """True if ``function(*arguments)`` raises ``error``. Compares names: in grading the error comes as text."""
     try:

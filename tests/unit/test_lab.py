@@ -61,6 +61,13 @@ def test_raises_means_this_error_and_no_other() -> None:
     assert not lab.raises(ValueError, int, "1") and not lab.raises(KeyError, int, "x")
 
 
+def test_what_is_no_tensor_is_named() -> None:
+    lab.must_be_a_tensor(torch.ones(2))
+    for result, said in ((None, "is there a return statement"), (np.ones(2), "got ndarray")):
+        with pytest.raises(AssertionError, match=said):
+            lab.must_be_a_tensor(result)
+
+
 def bundle(shown: object) -> tuple[dict[str, str], dict]:
     return shown._repr_mimebundle_()
 

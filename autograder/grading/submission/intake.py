@@ -83,6 +83,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
         cells.insert(at, _extra(_code_cell(forward.source), next(numbers)))
     notebook = _notebook(cells)
     notes += placed(notebook.cells, submitted.pictures)
+    # Only now: `placed` gives the student's pictures to the cells that have attachments.
     pictures = {cell.id: cell.attachments for cell in template if cell.attachments and cell.role not in TAKES_ANSWER}
     for rebuilt in notebook.cells:
         if rebuilt.id in pictures:
