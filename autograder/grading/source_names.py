@@ -141,7 +141,6 @@ def bounds(block: str) -> tuple[int, int]:
     return len(block) - len(block.lstrip("\n")), block.count("\n") + 1
 
 
-@lru_cache(maxsize=2000)  # asked once for every exercise
 def settled_names(source: str) -> dict[str, bool]:
     """Return the names that a cell defines outside functions, not from their own old value; ``False`` marks a stub."""
     tree = parsed_cell(source)
