@@ -449,17 +449,10 @@ attention_by_hand |= {
 
 # %% nbgrader={"grade_id": "attention_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, and at one sum.
-assert isinstance(attention_by_hand, dict), "attention_by_hand must stay a dictionary; fill in its values."
-for key in ("w_0_0", "w_0_1", "w_0_2", "out_0_0", "out_0_1", "swapped_w_0_1", "swapped_out_0_0", "swapped_out_1_0"):
-    assert key in attention_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = attention_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
-assert len(attention_by_hand) == 8, "there are more than the eight keys asked for: remove the others."
-assert abs(sum(attention_by_hand[f"w_0_{key}"] for key in range(3)) - 1) < 2e-3, (
-    "the three weights of query 0 must add up to 1.")
+numbers = lab.must_be_numbers(
+    attention_by_hand, "w_0_0", "w_0_1", "w_0_2", "out_0_0", "out_0_1", "swapped_w_0_1", "swapped_out_0_0",
+    "swapped_out_1_0")
+assert abs(sum(numbers[f"w_0_{key}"] for key in range(3)) - 1) < 2e-3, "the three weights of query 0 must add up to 1."
 print("Eight finite numbers, and the weights add up to 1. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "attention_by_hand_tests", "grade": true, "points": 3}

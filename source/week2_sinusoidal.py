@@ -188,32 +188,23 @@ encode_by_hand |= {
 
 # %% nbgrader={"grade_id": "encode_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, and at what is true of any encoding.
-assert isinstance(encode_by_hand, dict), "encode_by_hand must stay a dictionary; fill in its values."
-
 # Nineteen finite numbers, under the names given.
-wanted = [f"pe_{p}_{channel}" for p in (0, 1, 5, 6) for channel in range(4)] + ["dot_0_1", "dot_5_6", "dot_0_5"]
-for key in wanted:
-    assert key in encode_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = encode_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
-assert len(encode_by_hand) == 19, "there are more than the nineteen keys asked for: remove the others."
+channels = [f"pe_{p}_{channel}" for p in (0, 1, 5, 6) for channel in range(4)]
+numbers = lab.must_be_numbers(encode_by_hand, *channels, "dot_0_1", "dot_5_6", "dot_0_5")
 
 # The squares of each encoding add up to d/2 = 2.
 for p in (0, 1, 5, 6):
-    squares = sum(encode_by_hand[f"pe_{p}_{channel}"] ** 2 for channel in range(4))
+    squares = sum(numbers[f"pe_{p}_{channel}"] ** 2 for channel in range(4))
     assert abs(squares - 2) < 5e-3, f"the squares of the four channels of PE({p}) must add up to 2; yours add up to {squares:.4g}."
 
 # Angles are in radians: 5 radians lie in the fourth quadrant.
-assert encode_by_hand["pe_5_0"] < 0, (
-    f"the sine of 5 radians is negative, and your pe_5_0 is {encode_by_hand['pe_5_0']:.4g}. Was it degrees, or the cosine?")
+assert numbers["pe_5_0"] < 0, (
+    f"the sine of 5 radians is negative, and your pe_5_0 is {numbers['pe_5_0']:.4g}. Was it degrees, or the cosine?")
 
 # Each product is the product of your own encodings.
 for p, q in ((0, 1), (5, 6), (0, 5)):
-    own = sum(encode_by_hand[f"pe_{p}_{channel}"] * encode_by_hand[f"pe_{q}_{channel}"] for channel in range(4))
-    assert abs(encode_by_hand[f"dot_{p}_{q}"] - own) < 5e-3, (
+    own = sum(numbers[f"pe_{p}_{channel}"] * numbers[f"pe_{q}_{channel}"] for channel in range(4))
+    assert abs(numbers[f"dot_{p}_{q}"] - own) < 5e-3, (
         f"dot_{p}_{q} is not the product of your own PE({p}) and PE({q}): multiply channel by channel, then add.")
 print("Nineteen numbers that fit together. The hidden tests ask for four significant digits.")
 
@@ -309,15 +300,7 @@ wavelengths_by_hand |= {
 
 # %% nbgrader={"grade_id": "wavelengths_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(wavelengths_by_hand, dict), "wavelengths_by_hand must stay a dictionary; fill in its values."
-for key in ("pair_0", "pair_8", "pair_16", "longest"):
-    assert key in wavelengths_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = wavelengths_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 12.57, not {type(value).__name__}.")
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
-assert len(wavelengths_by_hand) == 4, "there are more than the four keys asked for: remove the others."
+lab.must_be_numbers(wavelengths_by_hand, "pair_0", "pair_8", "pair_16", "longest")
 print("Four finite numbers. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "wavelengths_by_hand_tests", "grade": true, "points": 2}

@@ -153,16 +153,8 @@ rotate_by_hand |= {
 
 # %% nbgrader={"grade_id": "rotate_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, at lengths and quadrants, and at your dot product.
-assert isinstance(rotate_by_hand, dict), "rotate_by_hand must stay a dictionary; fill in its values."
-for key in ("q3_0", "q3_1", "k1_0", "k1_1", "score_3_1", "score_12_10"):
-    assert key in rotate_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = rotate_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
-assert len(rotate_by_hand) == 6, "there are more than the six keys asked for: remove the others."
-q3, k1 = ((rotate_by_hand[f"{name}_0"], rotate_by_hand[f"{name}_1"]) for name in ("q3", "k1"))
+numbers = lab.must_be_numbers(rotate_by_hand, "q3_0", "q3_1", "k1_0", "k1_1", "score_3_1", "score_12_10")
+q3, k1 = ((numbers[f"{name}_0"], numbers[f"{name}_1"]) for name in ("q3", "k1"))
 for name, vector in (("q at position 3", q3), ("k at position 1", k1)):
     assert abs(math.hypot(*vector) - 1) < 5e-3, (
         f"a rotation keeps lengths: {name} must have the length 1, yours has {math.hypot(*vector):.4g}.")
@@ -170,7 +162,7 @@ assert q3[0] < 0 < q3[1], (
     f"q starts at (1, 0) and turns counter-clockwise by 3 radians, almost half a turn: it ends at the upper left. Yours is {q3}.")
 assert k1[0] < 0 < k1[1], (
     f"k starts at (0, 1) and turns counter-clockwise by 1 radian: it ends at the upper left. Yours is {k1}.")
-assert abs(rotate_by_hand["score_3_1"] - (q3[0] * k1[0] + q3[1] * k1[1])) < 5e-3, (
+assert abs(numbers["score_3_1"] - (q3[0] * k1[0] + q3[1] * k1[1])) < 5e-3, (
     "score_3_1 is not the plain dot product of your own two vectors: multiply channel by channel, then add.")
 print("Six numbers that fit together. The hidden tests ask for four significant digits.")
 
@@ -1302,15 +1294,8 @@ bfloat16_positions |= {
 
 # %% nbgrader={"grade_id": "bfloat16_positions_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(bfloat16_positions, dict), "bfloat16_positions must stay a dictionary; fill in its values."
-for key in ("distinct", "first_collision"):
-    assert key in bfloat16_positions, f"the key {key!r} is missing: keep the names of the cell above."
-    value = bfloat16_positions[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
+for key, value in lab.must_be_numbers(bfloat16_positions, "distinct", "first_collision").items():
     assert value == int(value), f"{key!r} counts something: a whole number is expected, got {value}."
-assert len(bfloat16_positions) == 2, "there are more than the two keys asked for: remove the others."
 print("Two whole numbers. The hidden tests ask for the exact ones.")
 
 # %% nbgrader={"grade_id": "bfloat16_positions_tests", "grade": true, "points": 1}
@@ -1598,7 +1583,7 @@ def rotary_tables(positions, head_dim, dtype=torch.float32, base=10000.0):
 
     positions: (seq_len,), any real numbers, as integers or floats
     head_dim:  even int
-    dtype:     of the two tables, any floating one; entries are exact up to its rounding (in float64, up to float32's)
+    dtype:     of the two tables, any floating one; entries are exact up to its rounding and that of float32 angles
     base:      float, as in ``rope_frequencies``
     returns:   (cos, sin), each (seq_len, head_dim/2) in dtype, on the device of positions; new tensors on each call
     """

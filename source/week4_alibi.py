@@ -177,16 +177,7 @@ slopes_by_hand |= {
 
 # %% nbgrader={"grade_id": "slopes_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(slopes_by_hand, dict), "slopes_by_hand must stay a dictionary; fill in its values."
-names = ("h8_0", "h8_2", "h8_7", "h12_0", "h12_7", "h12_8", "h12_9", "h12_11")
-for key in names:
-    assert key in slopes_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = slopes_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.0625, not {type(value).__name__}.")
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
-assert len(slopes_by_hand) == len(names), "there are more keys than asked for: remove the others."
+lab.must_be_numbers(slopes_by_hand, "h8_0", "h8_2", "h8_7", "h12_0", "h12_7", "h12_8", "h12_9", "h12_11")
 print("Eight finite numbers. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "slopes_by_hand_tests", "grade": true, "points": 2}
@@ -487,19 +478,11 @@ attention_with_slope |= {
 # </details>
 
 # %% nbgrader={"grade_id": "attention_with_slope_check", "grade": true, "points": 0}
-# Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(attention_with_slope, dict), "attention_with_slope must stay a dictionary; fill in its values."
-names = [f"{row}_{key}" for row in ("causal", "open") for key in range(4)] + ["output"]
-for key in names:
-    assert key in attention_with_slope, f"the key {key!r} is missing: keep the names of the cell above."
-    value = attention_with_slope[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.1234, not {type(value).__name__}.")
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
-assert len(attention_with_slope) == len(names), "there are more keys than asked for: remove the others."
+# Visible check (0 points). It looks at the form of the answer, and at two sums.
+weights = [f"{row}_{key}" for row in ("causal", "open") for key in range(4)]
+numbers = lab.must_be_numbers(attention_with_slope, *weights, "output")
 for row in ("causal", "open"):
-    total = sum(attention_with_slope[f"{row}_{key}"] for key in range(4))
+    total = sum(numbers[f"{row}_{key}"] for key in range(4))
     assert abs(total - 1) < 2e-3, f"the four weights of the row {row!r} must add up to 1, yours to {total:.4g}."
 print("Nine finite numbers; both rows add up to 1. The hidden tests ask for four significant digits.")
 

@@ -122,17 +122,9 @@ unturned_pairs |= {
 
 # %% nbgrader={"grade_id": "unturned_pairs_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(unturned_pairs, dict), "unturned_pairs must stay a dictionary; fill in its values."
-for key in ("turns_first", "turns_last", "boundary", "complete", "never"):
-    assert key in unturned_pairs, f"the key {key!r} is missing: keep the names of the cell above."
-    value = unturned_pairs[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), (
-        f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
+numbers = lab.must_be_numbers(unturned_pairs, "turns_first", "turns_last", "boundary", "complete", "never")
 for key in ("complete", "never"):
-    assert unturned_pairs[key] == int(unturned_pairs[key]), f"{key!r} counts pairs: a whole number is expected."
-assert len(unturned_pairs) == 5, "there are more than the five keys asked for: remove the others."
+    assert numbers[key] == int(numbers[key]), f"{key!r} counts pairs: a whole number is expected."
 print("Five finite numbers. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "unturned_pairs_tests", "grade": true, "points": 3}
@@ -335,14 +327,7 @@ ntk_by_hand |= {
 
 # %% nbgrader={"grade_id": "ntk_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(ntk_by_hand, dict), "ntk_by_hand must stay a dictionary; fill in its values."
-for key in ("new_base", "first_pair_ratio", "last_pair_ratio"):
-    assert key in ntk_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = ntk_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
-assert len(ntk_by_hand) == 3, "there are more than the three keys asked for: remove the others."
+lab.must_be_numbers(ntk_by_hand, "new_base", "first_pair_ratio", "last_pair_ratio")
 print("Three finite numbers. The hidden test asks for four significant digits, for the new base for five.")
 
 # %% nbgrader={"grade_id": "ntk_by_hand_tests", "grade": true, "points": 1}
@@ -643,14 +628,7 @@ yarn_by_hand |= {
 
 # %% nbgrader={"grade_id": "yarn_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(yarn_by_hand, dict), "yarn_by_hand must stay a dictionary; fill in its values."
-for key in ("low", "high", "temperature", "logit_factor"):
-    assert key in yarn_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = yarn_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
-    assert math.isfinite(value), f"{key!r} must be finite, got {value}."
-assert len(yarn_by_hand) == 4, "there are more than the four keys asked for: remove the others."
+lab.must_be_numbers(yarn_by_hand, "low", "high", "temperature", "logit_factor")
 print("Four finite numbers. The hidden test asks for four significant digits.")
 
 # %% nbgrader={"grade_id": "yarn_by_hand_tests", "grade": true, "points": 1}

@@ -123,18 +123,13 @@ conventions_by_hand |= {
 
 # %% nbgrader={"grade_id": "conventions_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(conventions_by_hand, dict), "conventions_by_hand must stay a dictionary; fill in its values."
-names = ("t5_bi_back", "t5_bi_ahead", "t5_causal_back", "shaw_back", "shaw_ahead", "xl_distance_back", "deberta_back",
-         "deberta_ahead")
-for key in names:
-    assert key in conventions_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = conventions_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
-    assert math.isfinite(value) and value == int(value), f"{key!r} must be a whole number, got {value}."
-for key in ("t5_bi_back", "t5_bi_ahead", "t5_causal_back"):
-    assert 0 <= conventions_by_hand[key] < 32, f"{key!r}: there are 32 buckets, numbered 0 to 31."
-assert len(conventions_by_hand) == len(names), "there are more keys than asked for: remove the others."
+buckets = "t5_bi_back", "t5_bi_ahead", "t5_causal_back"
+numbers = lab.must_be_numbers(
+    conventions_by_hand, *buckets, "shaw_back", "shaw_ahead", "xl_distance_back", "deberta_back", "deberta_ahead")
+for key, value in numbers.items():
+    assert value == int(value), f"{key!r} must be a whole number, got {value}."
+for key in buckets:
+    assert 0 <= numbers[key] < 32, f"{key!r}: there are 32 buckets, numbered 0 to 31."
 print("Eight whole numbers. The hidden tests look at their values.")
 
 # %% nbgrader={"grade_id": "conventions_by_hand_tests", "grade": true, "points": 2}
@@ -923,17 +918,12 @@ costs_by_hand |= {
 
 # %% nbgrader={"grade_id": "costs_by_hand_check", "grade": true, "points": 0}
 # Visible check (0 points). It looks at the form of the answer, not at the values.
-assert isinstance(costs_by_hand, dict), "costs_by_hand must stay a dictionary; fill in its values."
-names = ("shaw_layer", "t5_model", "xl_layer", "deberta_table", "shaw_gib")
-for key in names:
-    assert key in costs_by_hand, f"the key {key!r} is missing: keep the names of the cell above."
-    value = costs_by_hand[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
-    assert math.isfinite(value) and value > 0, f"{key!r} must be a positive number, got {value}."
-for key in names[:4]:
-    assert costs_by_hand[key] == int(costs_by_hand[key]), f"{key!r} counts parameters: a whole number is expected."
-assert len(costs_by_hand) == len(names), "there are more keys than asked for: remove the others."
+counts = "shaw_layer", "t5_model", "xl_layer", "deberta_table"
+numbers = lab.must_be_numbers(costs_by_hand, *counts, "shaw_gib")
+for key, value in numbers.items():
+    assert value > 0, f"{key!r} must be a positive number, got {value}."
+for key in counts:
+    assert numbers[key] == int(numbers[key]), f"{key!r} counts parameters: a whole number is expected."
 print("Five positive numbers. The hidden tests look at their values.")
 
 # %% nbgrader={"grade_id": "costs_by_hand_tests", "grade": true, "points": 2}

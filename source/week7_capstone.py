@@ -249,15 +249,9 @@ cache_sizes |= {
 
 # %% nbgrader={"grade_id": "cache_sizes_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell. It looks at the form of the answer, not at the values.
-assert isinstance(cache_sizes, dict), "cache_sizes must stay a dictionary; fill in its values."
-names = ("gqa_token", "gqa_gib", "mha_gib", "mla_token", "expanded_token")
-for key in names:
-    assert key in cache_sizes, f"the key {key!r} is missing: keep the names of the cell above."
-    value = cache_sizes[key]
-    assert value is not None, f"{key!r} is still None."
-    assert isinstance(value, (int, float)), f"{key!r} must be a plain number, not {type(value).__name__}."
-    assert math.isfinite(value) and value > 0, f"{key!r} must be finite and above zero, got {value}."
-assert len(cache_sizes) == len(names), "the dictionary has more keys than the cell above: remove the others."
+numbers = lab.must_be_numbers(cache_sizes, "gqa_token", "gqa_gib", "mha_gib", "mla_token", "expanded_token")
+for key, value in numbers.items():
+    assert value > 0, f"{key!r} must be above zero, got {value}."
 print("Five finite numbers. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "cache_sizes_tests", "grade": true, "points": 3}

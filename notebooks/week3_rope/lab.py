@@ -146,6 +146,28 @@ def must_be_a_tensor(result):
         raise AssertionError(f"a torch tensor expected, got {type(result).__name__}.")
 
 
+def must_be_numbers(answer, *keys):
+    """Return the values of these keys as Python numbers, from a tensor or an array of one element, too. Raise an
+    ``AssertionError`` that names the first entry that is not a finite number."""
+    if not isinstance(answer, dict):
+        raise AssertionError(f"the answer must stay a dictionary, and is {type(answer).__name__}: fill in its values.")
+    numbers = {}
+    for key in keys:
+        if key not in answer:
+            raise AssertionError(f"the key {key!r} is missing: keep the names of the cell above.")
+        value = answer[key]
+        if value is None:
+            raise AssertionError(f"{key!r} is still None.")
+        if hasattr(value, "reshape") and len(value.reshape(-1)) == 1:
+            value = value.reshape(-1)[0].item()
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise AssertionError(f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
+        if not math.isfinite(value):
+            raise AssertionError(f"{key!r} must be finite, got {value}.")
+        numbers[key] = value
+    return numbers
+
+
 def raises(error, function, *arguments):
     """True if ``function(*arguments)`` raises ``error``. Compares names: in grading the error comes as text."""
     try:

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -66,6 +67,17 @@ def test_what_is_no_tensor_is_named() -> None:
     for result, said in ((None, "is there a return statement"), (np.ones(2), "got ndarray")):
         with pytest.raises(AssertionError, match=said):
             lab.must_be_a_tensor(result)
+
+
+def test_a_number_is_one_whatever_it_is_kept_in_and_what_is_none_is_named() -> None:
+    answer = {"a": 2, "b": torch.tensor([0.5]), "c": np.int64(3), "d": np.array(0.25), "more": None}
+    assert lab.must_be_numbers(answer, "a", "b", "c", "d") == {"a": 2, "b": 0.5, "c": 3, "d": 0.25}
+    for value in ("1", True, torch.ones(2), [1.0], 1j):
+        with pytest.raises(AssertionError, match="'a' must be a plain number"):
+            lab.must_be_numbers({"a": value}, "a")
+    for wrong, said in (({"a": None}, "still None"), ({"a": math.inf}, "finite"), ({}, "missing"), ([1], "dictionary")):
+        with pytest.raises(AssertionError, match=said):
+            lab.must_be_numbers(wrong, "a")
 
 
 def bundle(shown: object) -> tuple[dict[str, str], dict]:
