@@ -114,6 +114,7 @@ DIAGNOSES = {
     "mask by position": "Your causal mask compares positions; it must compare indices, whatever the positions say.",
     "hidden by default": "Without is_causal your answer hides later tokens as well. (It is False by default and hides nothing.)",
     "turned round": "`is_causal` is turned round: True shows later tokens, False hides them.",
+    "mask inverted": "Your causal mask is inverted: it hides what a token may see, and shows what it may not.",
     "strict": "Your causal mask hides the token itself; token i sees the indices 0..i.",
     "no o_proj": "The output projection o_proj is not applied.",
     "names": "The projections must be called q_proj, k_proj, v_proj and o_proj, so that weights can be loaded.",
@@ -1012,6 +1013,8 @@ edited(AttentionPlain, "attention_never_causal", 3.875, DIAGNOSES["no causal"],
 edited(AttentionPlain, "attention_causal_by_default", 0, DIAGNOSES["hidden by default"], ("is_causal=False", "is_causal=True"))
 edited(AttentionPlain, "attention_causal_turned_round", 0, DIAGNOSES["turned round"], ("if is_causal:", "if not is_causal:"))
 edited(AttentionPlain, "attention_strict_mask", 3.875, DIAGNOSES["strict"], (".triu(1)", ".triu(0)"))
+edited(AttentionPlain, "attention_mask_inverted", 3.875, DIAGNOSES["mask inverted"], (".triu(1)", ".tril(-1)"))
+edited(AttentionPlain, "attention_allowed_hidden", 3.875, DIAGNOSES["mask inverted"], (".triu(1)", ".tril()"))
 edited(AttentionPlain, "attention_with_biases", 4.625, DIAGNOSES["biases"], *[
     (f"self.{p}_proj = nn.Linear(d_model, d_model, bias=False)", f"self.{p}_proj = nn.Linear(d_model, d_model)")
     for p in "qkvo"])

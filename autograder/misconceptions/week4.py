@@ -77,6 +77,8 @@ DIAGNOSES = {
     "float32": "You compute in float32: far out the two biases are large numbers, and their rounding looks like a difference.",
     "mean": "You take the mean difference; the exercise asks for the largest one.",
     "bool tensor": "The answer must be a Python bool: wrap the comparison in bool().",
+    "False too often":
+        "Your answer is False also where the two forms agree. (The softmax runs over the keys, and the bias per key is +slope * j.)",
     "over queries": "The softmax runs over the queries; it belongs on the axis of the keys.",
     # attention
     "no bias": "Where your output is wrong it is plain attention, without a bias.",
@@ -96,6 +98,7 @@ DIAGNOSES = {
     "always causal": "`is_causal=False` is ignored: later tokens are never seen.",
     "turned round": "`is_causal` is turned round: True shows later tokens, False hides them.",
     "not default": "With is_causal=True all is right, without the argument it is not. (The mask is on by default.)",
+    "inverted": "Your causal mask is inverted: it hides what a token may see, and shows what it may not.",
     "strict": "Your causal mask hides the token itself; token i sees the keys 0..i.",
     "batch order":
         "Heads and sequences of the batch are mixed up in the bias: head h of every sequence gets the slope of head h.",
@@ -204,6 +207,7 @@ edited(slopes_plain, "slopes_sorted", 1.75, DIAGNOSES["sorted"],
        ("torch.tensor(slopes)", "torch.tensor(sorted(slopes, reverse=True))"))
 edited(slopes_plain, "slopes_from_zero", 0, DIAGNOSES["from zero"],
        ("range(1, c + 1)", "range(c)"), ("range(1, 2 * c + 1)", "range(2 * c)"))
+edited(slopes_plain, "slopes_first_from_zero", 0, DIAGNOSES["from zero"], ("range(1, c + 1)", "range(c)"))
 edited(slopes_plain, "slopes_smallest_first", 0, DIAGNOSES["smallest first"], ("torch.tensor(slopes)", "torch.tensor(slopes[::-1])"))
 edited(slopes_plain, "slopes_odd_entries", 1.75, DIAGNOSES["odd entries"], (EXTRA, "finer[1::2][: n_heads - c]"))
 edited(slopes_plain, "slopes_consecutive", 1.75, DIAGNOSES["consecutive"], (EXTRA, "finer[: n_heads - c]"))
@@ -588,6 +592,8 @@ edited(LayerPlain, "layer_not_causal_by_default", 4.5, DIAGNOSES["not default"],
 edited(LayerPlain, "layer_causal_in_train_mode_only", 3.25, "In train mode the output is right, after .eval() it is not.",
        ("        if is_causal:", "        if is_causal and self.training:"))
 edited(LayerPlain, "layer_strict_mask", 1.5, DIAGNOSES["strict"], (".triu(1), float", ".triu(0), float"))
+edited(LayerPlain, "layer_mask_inverted", 1.5, DIAGNOSES["inverted"], (".triu(1), float", ".tril(-1), float"))
+edited(LayerPlain, "layer_allowed_hidden", 1.5, DIAGNOSES["inverted"], (".triu(1), float", ".tril(), float"))
 edited(LayerPlain, "layer_batch_order", 0, DIAGNOSES["batch order"],
        ("scores + bias", "scores + bias.repeat_interleave(len(x), dim=0).view(len(x), self.n_heads, n, n)"))
 edited(LayerPlain, "layer_sinusoid_besides", 0, DIAGNOSES["sinusoid"],
@@ -875,7 +881,7 @@ def bias_with(mistakes):
 
 
 @family(WEEK, "per_key_bias_is_equivalent", _say("always", "first queries", "not masked", "one masked",
-                                                 "biases compared", "float32", "mean", "over queries"))
+                                                 "biases compared", "float32", "mean", "False too often"))
 def equivalence_with(mistakes):
     def subject(scores, slopes, causal):
         dtype = torch.float32 if "float32" in mistakes else torch.float64
@@ -888,7 +894,7 @@ def equivalence_with(mistakes):
             both = [s.masked_fill(j > i, -math.inf) if at == 0 or "one masked" not in mistakes else s
                     for at, s in enumerate(both)]
         if "biases compared" not in mistakes:
-            both = [s.softmax(-2 if "over queries" in mistakes else -1) for s in both]
+            both = [s.softmax(-2 if "False too often" in mistakes else -1) for s in both]
         gap = (both[0].nan_to_num() - both[1].nan_to_num()).abs()
         return bool((gap.mean() if "mean" in mistakes else gap.max()) <= 1e-5)
 
