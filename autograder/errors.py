@@ -73,6 +73,13 @@ class StudentError(Exception):
         made.of_result = of_result
         return made
 
+    @classmethod
+    def not_loaded(cls, why: str) -> "StudentError":
+        """A module was made, and weights could not be loaded into it."""
+        made = cls(("KeyError", "LookupError", "Exception"), why)
+        made.of_result = True
+        return made
+
     @property
     def kind(self) -> str:
         """The first class along the MRO that is not the student's own."""

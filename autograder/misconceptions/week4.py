@@ -962,6 +962,6 @@ CARRIED = frozenset(
     for name in (
         "sorted", "from zero", "smallest first", "odd entries", "consecutive", "finer first", "1/2^k",
         "one formula", "larger cut", "halved exponent", "sign", "signed", "per key", "tril", "squared",
-        "log distance", "one too far", "over queries",
+        "log distance", "one too far",
     )
 )

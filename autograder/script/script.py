@@ -127,8 +127,9 @@ class Step:
             return Fault(UNANSWERED)
         if "leaf Variable" in error.message and "in-place" in error.message:  # an argument that asks for a gradient
             return Fault(f"{self.call}: an argument is changed in place ({error.describe()}); work on a new tensor")
-        what = "its result cannot be used:" if error.of_result else "raised"
-        return Fault(f"{self.call} {what} {error.describe()}")
+        if error.of_result:
+            return Fault(f"{self.call}: its result cannot be used ({error.describe()})")
+        return Fault(f"{self.call} raised {error.describe()}")
 
 
 class Agrees(Step):
@@ -191,7 +192,7 @@ class HasDtype(Step):
         if getattr(got, "dtype", None) == self.dtype:
             return None
         text = f"{self.call} must return {a_tensor(self.dtype)}; yours returns {kind(got)}."
-        return Fault(text, (text,))
+        return Fault(text, (text,) if isinstance(got, torch.Tensor) else ())
 
 
 @dataclass(eq=False)
