@@ -43,8 +43,8 @@ DIAGNOSES = {
     "turned mask": "Your mask is used with queries and keys exchanged.",
     "first sequence": "You use the first sequence's mask for the whole batch; it must broadcast to (batch, heads, n_queries, "
                       "n_keys).",
-    "mask axes": "You change the mask's axes yourself; by PyTorch's own rules it broadcasts as it is, from the last axis "
-                 "backwards.",
+    "mask axes": "Your mask gains or loses an axis on the way; as it comes it broadcasts, from the last axis backwards. "
+                 "(any() keeps the axis with keepdim=True.)",
     "nan rows": "A query that may attend to no key gives NaN (0/0); its weights and output must be zero.",
     "uniform rows": "A query that may attend to no key gets equal weights for keys that are hidden: a large negative number "
                     "instead of -inf does that. Its weights and output must be zero.",

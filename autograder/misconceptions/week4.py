@@ -75,7 +75,7 @@ DIAGNOSES = {
         "Your two forms differ wherever a slope is not zero: either they are compared before the softmax, which sees no "
         "constant in a row, or the bias per key is not +slope * j."),
     "float32": "You compute in float32: far out the two biases are large numbers, and their rounding looks like a difference.",
-    "mean": "You take the mean difference; the exercise asks for the largest one.",
+    "mean": "A small difference in few of the weights is not seen. (The largest one counts, not their mean or square.)",
     "bool tensor": "The answer must be a Python bool: wrap the comparison in bool().",
     "False too often":
         "Your answer is False also where the two forms agree. (The softmax runs over the keys, and the bias per key is +slope * j.)",

@@ -11,7 +11,7 @@ import torch
 from autograder.script.answer import Answer, Given, Raised, answer_of
 from autograder.script.context import fill, watched
 from autograder.script.question import Local, Question, Subject, plain
-from autograder.script.script import Block, Exercise, Fault, Reached, Refuses, Script, Step, Unchanged
+from autograder.script.script import Block, Exercise, Fault, FollowsDevice, Reached, Refuses, Script, Step, Unchanged
 from autograder.script.verdict import UNANSWERED, Criterion
 
 NO_VALUE = "It earns points only if a criterion on values holds, and none does yet."
@@ -127,7 +127,7 @@ class _Replay:
             fault: Fault | None = step.changed(changed[0])
         else:
             fault = step.fault(answer, self._trial.exercise.returns)
-            if isinstance(step, Refuses) and fault and isinstance(answer, Raised) and self._has_raised():
+            if isinstance(step, (Refuses, FollowsDevice)) and fault and isinstance(answer, Raised) and self._has_raised():
                 fault = Fault(fault.message)  # names nothing: the answer fails where it is to give a value, too
         self._trial.changes_in_place |= bool(changed) and isinstance(answer, Given)
         if step.leaves_record or (step.remembers_errors and isinstance(answer, Raised)):
