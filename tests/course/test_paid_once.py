@@ -82,6 +82,16 @@ def test_a_mistake_on_top_of_a_blank_answer_is_paid_for_and_the_note_says_where_
     )
 
 
+def test_an_answer_that_makes_up_for_one_of_two_earlier_mistakes_pays_for_neither():
+    week = "week4_alibi"
+    sources = right_sources(week)
+    sources["alibi_bias"] = sources["alibi_bias"].replace("return -alibi", "return alibi")
+    sources["ALiBiMultiHeadAttention"] = sources["ALiBiMultiHeadAttention"].replace("+ alibi_bias", "- alibi_bias")
+    from_zero = next(s.source for s in bank(week, "alibi_slopes") if s.name == "slopes_from_zero")
+    layer = grade_all(week, sources, "alibi_slopes", from_zero)["ALiBiMultiHeadAttention"]
+    assert layer.score == layer.max_score and "alibi_slopes" in layer.note and "alibi_bias" not in layer.note
+
+
 @pytest.mark.parametrize(
     ("number", "blank", "later"),
     [

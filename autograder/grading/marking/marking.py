@@ -121,15 +121,28 @@ class Marking:
 
     def _with_replacements(self, best: Trial, student: Any) -> Trial:
         lost = self._lost(best.exercise)
-        if not lost:
+        other, called = self._replaced(best, student, lost)
+        if other is None:
             return best
-        with self.replacing(best.exercise.grade_id, student, lost) as (again, used):
-            if isinstance(again, Absent) or not used:
-                return best
-            other = replay(best.exercise, best.script, as_subject(student).with_answer(again))
         if other.score < best.score or (other.score == best.score and not self._shows_more(other, best, student)):
             best.named = [cause for cause in best.named if cause in other.named]  # the others are an earlier answer's
-            return best
+        else:
+            best = other
+        if not best.is_full and len(called) > 1:
+            # An answer may make up for one of them, as for a wrong sign: then only the others are to be replaced.
+            for name in called:
+                alone, _ = self._replaced(best, student, {name: lost[name]})
+                best = alone if alone is not None and alone.score > best.score else best
+        return best
+
+    def _replaced(self, best: Trial, student: Any, lost: Mapping[str, Any]) -> tuple[Trial | None, list[str]]:
+        """Grade the answer with earlier ones replaced. Returns ``None`` if it calls none of them, and those it calls."""
+        if not lost:
+            return None, []
+        with self.replacing(best.exercise.grade_id, student, lost) as (again, used):
+            if isinstance(again, Absent) or not used:
+                return None, []
+            other = replay(best.exercise, best.script, as_subject(student).with_answer(again))
         called = [name for name in lost if name in used]
         unanswered = {verdict.exercise for verdict in self.verdicts if verdict.stopped}
         blank = [name for name in called if name in unanswered] if best.stopped > other.stopped else []
@@ -138,7 +151,7 @@ class Marking:
         if anew:
             reason = f"a cell below the tests defines {', '.join(anew)} anew"
         other.note = _note([self._marked[name].name for name in blank or called], bool(blank), reason)
-        return other
+        return other, called
 
     def _shows_more(self, other: Trial, best: Trial, student: Any) -> bool:
         """Whether ``other``, with earlier answers replaced, says more about this answer although it earns no more. Where
