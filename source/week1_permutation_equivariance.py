@@ -1265,7 +1265,7 @@ lab.moving_words(dog_bites, self_attention(embedded(dog_bites))[1][0], embedded(
 #
 # <details><summary>5. You get a layer as a black box. How do you find out whether it uses the order?</summary>
 #
-# Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so it cannot expose code that uses the inverse permutation by mistake.
+# Switch dropout off. Then measure the gap between $f(PX)$ and $Pf(X)$ for random inputs and random permutations. Don't test with swaps alone: a swap is its own inverse, so it hides it if your test takes the inverse permutation by mistake.
 # </details>
 #
 # <details><summary>6. Where is it an advantage not to know the order?</summary>

@@ -698,7 +698,7 @@ lab.table(["positions", "weight three positions back, smallest"],
 #
 # **2 points · difficulty 2/5 · 15 minutes · code**
 #
-# *Why it matters:* it takes three lines, and two classic mistakes hide in them. The optimizer never sees the table, or a text that is too long raises no error.
+# *Why it matters:* it takes three lines, and two classic mistakes hide in them. The optimizer never sees the table, or a table of one row takes a text of any length.
 
 # %% nbgrader={"grade_id": "LearnedPositionalEmbedding", "solution": true}
 class LearnedPositionalEmbedding(nn.Module):
@@ -997,9 +997,9 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# - **More keys alone do no harm unless they crowd the right one.** With the query at 31 all keys, up to 128, are as good as 32: the accuracy is 1.00. With the query at 4, all keys but four share position 0, right beside the key that it needs. Then the accuracy is 0.36, from 0.30 to 0.42.
+# - **More keys alone do no harm unless they crowd the right one.** With the query at 31 all keys, up to 128, are as good as 32: the accuracy is 1.00. With every query at 4, all keys but four share position 0, right beside the one it needs. Then the accuracy is 0.36, from 0.30 to 0.42.
 # - **New positions do harm, and the more keys a query there sees, the more.** Over five seeds, all 32 pairs give 0.61 to 0.71 with 32 keys and 0.44 to 0.53 with all. With only the latest 4 keys the accuracy is 0.99, with the latest 32 it is 0.69, with all it is 0.49.
-# - **Slowness as such is not the cause.** The hands of the six fast pairs have been all the way round in training. With these pairs alone the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64). Pairs 6 to 11 (wavelengths 35 to 149) bring it down to 0.70 and 0.52. One new pair behind each of the six (wavelengths 7 to 31) does most, 0.54 and 0.37 (means of five seeds).
+# - **Slowness as such is not the cause.** The hands of the six fast pairs have been all the way round in training. With these pairs alone the accuracy still falls: 0.76 to 0.84 with 32 keys, 0.60 to 0.68 with all. That is higher than before, but this arm also has 26 pairs fewer. So change one thing again, and give the six pairs six more. The slowest six change nothing (0.81 and 0.64). Pairs 6 to 11 (wavelengths 35 to 149) bring it down to 0.70 and 0.52. Six waves set between those six (wavelengths 7 to 31) harm most: 0.54 and 0.37 (means of five seeds).
 #
 # Are familiar *distances* enough? Leave the query where it is, and move every key farther back than 31 to the position 31 back. Now every distance is familiar, but the positions are new. The accuracy is 0.69 (0.60 to 0.76, five seeds), no better than with the latest 32 keys. A sinusoid carries a position, and this layer's scores depend on both positions. Week 3 builds a score that knows the offset alone, and asks again.
 #
@@ -1249,7 +1249,7 @@ lab.table(["how far a term moves", *terms], rows)
 # %% [markdown]
 # ## 9 · The answer
 #
-# Can a model use a vector it has never met? The formula gives every position a vector, and a head built by hand works as well at 50,000 as at 0. Training on short texts did not find that head. The layer it found works at position 31, even with all 128 keys, and fails at new positions: the more keys, the worse. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
+# Can a model use a vector it has never met? The formula gives every position a vector, and a head built by hand works as well at 50,000 as at 0. Training on short texts did not find that head. The layer it found works at position 31, even with all 128 keys; at new positions it errs more, the more keys it sees. So the next two weeks add nothing to the tokens. They put the *offset* into the score.
 #
 # ## 10 · Test yourself
 #

@@ -612,9 +612,10 @@ positions = torch.tensor([4, 0, 9, 2, 7])
 out = apply_rotary_emb_half(x, positions)
 lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 3, 5, 8), f"shape (2, 3, 5, 8) expected, got {tuple(out.shape)}."
+assert out.dtype == torch.float32, f"the dtype of x, float32, is expected, got {out.dtype}."
 assert torch.allclose(out[:, :, 1], x[:, :, 1], atol=1e-6), (
-    "the token at index 1 stands at position 0 and must not change. Are the channels put back as they were, all first "
-    "ones, then all second ones?")
+    "the token at index 1 stands at position 0 and must not change. Positions counted from 1? Sine and cosine swapped? "
+    "Are the channels put back as they were, all first ones, then all second ones?")
 assert torch.allclose(out.norm(dim=-1), x.norm(dim=-1), atol=1e-4), (
     "a rotation keeps the length of every vector, yours does not: look at the signs, and let channels i and "
     "i + head_dim/2 turn by the same angle.")
@@ -1003,7 +1004,8 @@ with torch.no_grad():
     alone = layer(x[:, :1], positions=torch.tensor([5]))
     assert torch.allclose(alone, x[:, :1] @ weights["v_proj.weight"].mT @ weights["o_proj.weight"].mT, atol=1e-5), (
         "a single token attends to itself alone, so the output is o_proj(v_proj(x)) at every position. "
-        "Yours differs: are the values rotated?")
+        "Yours differs. If your 3.3 passes its check: are the values rotated, or the heads split in one way and merged "
+        "in another?")
 
     assert torch.allclose(out, layer(x, positions=at), atol=1e-5), "by default the positions are 0, 1, 2, ..."
     assert torch.allclose(out, layer(x, positions=at + 50), atol=1e-3), (
@@ -1513,7 +1515,9 @@ right_file = (lambda x, positions, base=10000.0: in_pairs(x, positions, True), r
               lambda q, k, base=10000.0: right_prompt(torch.cat((k[..., :-1, :], q), dim=-2), k)[..., -1:, :])
 passed = serving_test(*right_file)
 assert isinstance(passed, bool), f"return True or False, not a {type(passed).__name__}."
-assert passed, "your test refuses a right file: it asks for something that was not promised, or it allows for no rounding."
+assert passed, (
+    "your test refuses a right file. If your 3.3 and 3.4 pass their checks: it asks for something that was not promised, "
+    "or it allows for no rounding.")
 unturned = (lambda x, positions, base=10000.0: x.clone(), right_prompt, lambda q, k, base=10000.0: q @ k.mT)
 assert serving_test(*unturned) is False, "your test passes a file in which only prompt_scores rotates anything."
 print("Looks right. The hidden tests take other right files, the listing, and files with one bug each.")
@@ -1647,6 +1651,7 @@ q, k_cache = torch.randn(2, 3, 1, 8, generator=generator), torch.randn(2, 3, 5, 
 out = decode_step_scores(q, k_cache)
 lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 3, 1, 5), f"shape (2, 3, 1, 5) expected, got {tuple(out.shape)}: one query, five keys."
+assert out.dtype == torch.float32, f"the dtype of q, float32, is expected, got {out.dtype}."
 plain = (q * k_cache[..., -1:, :]).sum(-1)
 assert torch.allclose(out[..., -1], plain, atol=1e-4), (
     "the newest key stands at the query's own position: offset 0, so this score must be the plain, unscaled dot "
@@ -1734,7 +1739,7 @@ for back, head_dim, n_keys in ((3, 16, 64), (1, 16, 64), (12, 16, 64), (5, 64, 2
     assert favourite == back, f"back {back}, head_dim {head_dim}, {n_keys} keys: your head looks {favourite} back. Are all phases right?"
     assert weight >= 0.8, (
         f"back {back}, head_dim {head_dim}, {n_keys} keys: your head looks at the right token, but with a weight of {weight:.2f} "
-        "only. Is q long enough?")
+        "only. Is q long enough, and do all pairs take part?")
 print("Looks right. The hidden tests try other distances, sizes and lengths.")
 
 # %% nbgrader={"grade_id": "look_back_head_tests", "grade": true, "points": 2}

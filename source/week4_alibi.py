@@ -236,6 +236,7 @@ assert torch.allclose(four, torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256])), (
     f"four heads have 1/4, 1/16, 1/64, 1/256; yours start with {float(four[0]):.4g}. The exponent is -8k/h, with k "
     "counted from 1.")
 six = alibi_slopes(6)
+lab.must_be_a_tensor(six)
 assert tuple(six.shape) == (6,), f"shape (6,) expected for 6 heads, got {tuple(six.shape)}."
 assert torch.allclose(six.sort().values, torch.tensor([1 / 256, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2])), (
     "for 6 heads the slopes are the six of the example in the text, by rule (4); yours are "
@@ -483,7 +484,7 @@ weights = [f"{row}_{key}" for row in ("causal", "open") for key in range(4)]
 numbers = lab.must_be_numbers(attention_with_slope, *weights, "output")
 for row in ("causal", "open"):
     total = sum(numbers[f"{row}_{key}"] for key in range(4))
-    assert abs(total - 1) < 2e-3, f"the four weights of the row {row!r} must add up to 1, yours to {total:.4g}."
+    assert abs(total - 1) < 2e-3, f"the four weights of the row {row!r} must add up to 1, yours to {total:.4g}. (Rounded too far?)"
 print("Nine finite numbers; both rows add up to 1. The hidden tests ask for four significant digits.")
 
 # %% nbgrader={"grade_id": "attention_with_slope_tests", "grade": true, "points": 3}
@@ -866,7 +867,8 @@ with torch.no_grad():
     # 2. A single token attends to itself.
     alone = layer(x[:, :1])
     assert torch.allclose(alone, x[:, :1] @ weights["v_proj.weight"].mT @ weights["o_proj.weight"].mT, atol=1e-5), (
-        "a single token attends to itself alone, so the output is o_proj(v_proj(x)). Is anything added to x?")
+        "a single token attends to itself alone, so the output is o_proj(v_proj(x)). Is anything added to x, or "
+        "are the heads split in one way and merged in another?")
 
     # 3. By default nothing flows back from the future.
     assert torch.allclose(out, layer(x, is_causal=True), atol=1e-6), "is_causal is True by default."
@@ -1098,7 +1100,7 @@ plt.show()
 #
 # (a) ALiBi and RoPE learn the task; without positions the layer can count marked letters and read its own token, no more. (b) Beyond the training length ALiBi loses little on average (from 0.98 to 0.96), and RoPE falls to about the level of no position at all. New offsets are to blame: with its offsets clipped, RoPE does about as well as ALiBi.
 #
-# (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference helps where it fits the task; clipped RoPE solves both without one.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
+# (c) The layer reaches 0.31. One ALiBi *head* cannot look exactly three back: its price only grows with the distance, so among equal letters it must prefer the nearest. Eight heads together did not make up for that in 200 steps. **A built-in preference hurts where it does not fit; clipped RoPE solves both without one.** Two toy tasks cannot show more than that; week 5 compares the encodings with care.
 # </details>
 #
 # ### What the paper promised, and what became of it
@@ -1109,7 +1111,7 @@ plt.show()
 #
 # | fact | source |
 # |---|---|
-# | The promise shrinks with training: a heavily trained ALiBi model extrapolates well only to about 12% beyond its training length. | Al-Khateeb et al., 2023, section 1, citing Dey et al., 2023 |
+# | The promise has limits: one heavily trained ALiBi model extrapolates well only to about 12% beyond its training length. | Al-Khateeb et al., 2023, section 1, citing Dey et al., 2023 |
 # | RoPE learned to stretch: position interpolation takes LLaMA to 32,768 tokens with at most 1,000 steps of fine-tuning. | Chen et al., 2023, abstract; week 5 |
 # | A bias needs a kernel that supports it. FlashAttention 2 has ALiBi since version 2.4; FlashAttention 3 did not have it in May 2025. A rotation can be done before the kernel starts. | Dao-AILab/flash-attention, pull request 540, issues 671 and 1666 |
 # | Successors changed: MPT has ALiBi, DBRX has RoPE. | `transformers` 5.23, `modeling_mpt.py`, `modeling_dbrx.py` |

@@ -143,6 +143,7 @@ def partial_rotary_emb(x, positions, rotary_dim, base=10000.0):
 generator = torch.Generator().manual_seed(1)
 x = torch.randn(2, 3, 5, 8, generator=generator)
 out = partial_rotary_emb(x, torch.arange(5), 4)
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 3, 5, 8), f"shape (2, 3, 5, 8) expected, got {tuple(out.shape)}."
 assert not bool(out[..., 4:].eq(0).all()), "channels 4 to 7 are zeros: they must pass as they are."
 assert torch.allclose(out[:, :, 0], x[:, :, 0], atol=1e-6), "at position 0 no channel may change."
@@ -356,6 +357,7 @@ generator = torch.Generator().manual_seed(2)
 x = torch.randn(2, 3, 6, 8, generator=generator)
 same = torch.arange(6).expand(3, 6)
 out = apply_mrope(x, same, (1, 2, 1))
+lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 3, 6, 8), f"shape (2, 3, 6, 8) expected, got {tuple(out.shape)}."
 assert torch.allclose(out, apply_mrope(x, same, (2, 1, 1)), atol=1e-5), (
     "for text, with the same number on all axes, the sections must not matter: frequencies run over all pairs.")
@@ -489,6 +491,7 @@ def sliding_window_mask(n_queries, n_keys, window):
 # %% nbgrader={"grade_id": "sliding_window_mask_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 mask = sliding_window_mask(4, 4, 2)
+lab.must_be_a_tensor(mask)
 assert tuple(mask.shape) == (4, 4), f"shape (4, 4) expected, got {tuple(mask.shape)}."
 assert mask.dtype == torch.bool, f"the mask is boolean; yours is {mask.dtype}."
 assert not bool(mask.triu(1).any()), "a query sees a later key: the mask is causal too."
@@ -545,6 +548,7 @@ def softmax_with_sink(scores, sinks):
 # %% nbgrader={"grade_id": "softmax_with_sink_check", "grade": true, "points": 0}
 # Visible check (0 points): run this cell.
 weights = softmax_with_sink(torch.zeros(1, 2, 1, 3), torch.tensor([0.0, math.log(7.0)]))
+lab.must_be_a_tensor(weights)
 assert tuple(weights.shape) == (1, 2, 1, 3), f"the sink is dropped again: shape (1, 2, 1, 3) expected, got {tuple(weights.shape)}."
 assert torch.allclose(weights[0, 0], torch.full((1, 3), 0.25), atol=1e-5), (
     f"three scores of 0 and a sink of 0 share the weight in four: 0.25 each; yours: {[round(weight, 3) for weight in weights[0, 0, 0].tolist()]}. "
@@ -605,6 +609,8 @@ def streaming_cache(n_tokens, n_sinks, window):
 answer = streaming_cache(8, 2, 3)
 assert isinstance(answer, (tuple, list)) and len(answer) == 2, "return two tensors: (kept, positions)."
 kept, positions = answer
+lab.must_be_a_tensor(kept)
+lab.must_be_a_tensor(positions)
 assert kept.dtype == positions.dtype == torch.int64, f"both are int64; yours: {kept.dtype}, {positions.dtype}."
 assert kept.tolist() == [0, 1, 5, 6, 7], f"of 8 tokens, 2 sinks and the last 3: 0, 1, 5, 6, 7; yours: {kept.tolist()}."
 assert positions.tolist() != kept.tolist(), "these are the tokens' true positions: in the cache they stand at 0, 1, 2, 3, 4."
@@ -787,7 +793,7 @@ lab.table(["cached tokens (two texts)", "keys of all heads", "largest tensor of 
 serving.moving_absorbed()
 
 # %% [markdown]
-# **Figure 8.5. What stands between a query and a latent.** In each panel it is a 2 × 3 matrix. Left: without a rotation. Right: the same key, rotated. Move the query or the key, and watch which matrix changes.
+# **Figure 8.5. What stands between a query and a latent.** In each panel it is a 2 × 3 matrix, once without a rotation and once with the key rotated. Move the query or the key, and watch which matrix changes.
 
 # %% [markdown] nbgrader={"grade_id": "absorption_explained_question", "locked": true}
 # ### Exercise 8.4, second part · Why the rotation stays outside
@@ -1058,7 +1064,7 @@ print()
 lab.table(["characters 128 to 511", "loss", "minus the cached window, same seed"],
           [[name, spread(settled[name]), beside(settled[name], settled["window of 64, cached"])] for name in settled])
 shares = np.array(results["first"])
-print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most; "
+print(f"\nweight on the first of 64 characters: {shares.mean():.3f} on average, {shares.max():.3f} in the head with the most;\n"
       f"an equal share, over the same queries (32 to 63), is {np.mean(1 / np.arange(33, 65)):.3f}")
 
 # %% [markdown]

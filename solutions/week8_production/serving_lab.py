@@ -304,7 +304,7 @@ return () => {
     write(svg, width / 2, 206, `keys 0 to ${m.value}: ${count} ${plural}`, "middle");
     outer.setAttribute("aria-label", `${names[kind]}: ${matrix.flat().map((value) => decimals(value, 2)).join(", ")}`);
   });
-  say(`Query at ${m.value}, key at ${n.value}: the right matrix is ${offset ? "not W" : "W itself"}.`);
+  say(`Query at ${m.value}, key at ${n.value}: with a rotation the matrix is ${offset ? "not W" : "W itself"}.`);
 };
 """, "axes": r"""
 const token = slider("token", 0, data.before + data.grid[0] * data.grid[1] * data.grid[2] + data.after - 1, data.token);

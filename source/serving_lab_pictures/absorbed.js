@@ -38,5 +38,5 @@ return () => {
     write(svg, width / 2, 206, `keys 0 to ${m.value}: ${count} ${plural}`, "middle");
     outer.setAttribute("aria-label", `${names[kind]}: ${matrix.flat().map((value) => decimals(value, 2)).join(", ")}`);
   });
-  say(`Query at ${m.value}, key at ${n.value}: the right matrix is ${offset ? "not W" : "W itself"}.`);
+  say(`Query at ${m.value}, key at ${n.value}: with a rotation the matrix is ${offset ? "not W" : "W itself"}.`);
 };
