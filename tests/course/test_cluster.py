@@ -1,11 +1,14 @@
 """Grading on a real Dask cluster on loopback: a scheduler and worker processes, one of them killed in the middle."""
 
 import contextlib
+import functools
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -243,7 +246,7 @@ def test_another_build_of_a_version_is_the_same_version(monkeypatch: pytest.Monk
         ("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9"),
         ("nowhere.json", "there is no scheduler file nowhere.json"),
         ("tls://127.0.0.1:9", "wants certificates"),
-        ("what is this", "no Dask scheduler answers at what is this"),
+        ("127.0.0.1", "it looks like tcp://host:8786"),
     ],
 )
 def test_a_wrong_scheduler_is_one_line(
@@ -252,6 +255,16 @@ def test_a_wrong_scheduler_is_one_line(
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
     with pytest.raises(GradingFailed, match=says):
         cluster.grade([task("ada")], Options(scheduler=scheduler), lambda result: None)
+
+
+def test_what_listens_and_is_no_scheduler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(GradingFailed, match="no Dask scheduler answers"):
+            cluster.grade([task("ada")], Options(scheduler=f"127.0.0.1:{server.server_port}"), lambda result: None)
+        server.shutdown()
 
 
 def test_the_command_says_it_too_and_gives_no_grade(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import itertools
 import json
 import logging
 import queue
+import re
 import socket
 import sys
 import threading
@@ -23,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autograder.errors import GraderDied, GradingFailed, first_line
 from autograder.grading.executors.grader import Grader
@@ -77,16 +78,14 @@ def _connected(scheduler: str) -> Iterator["Client"]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module="distributed")
     address = _address(scheduler)
-    if address.startswith("tls://") and not getattr(distributed.Security(), "tls_client_cert", None):
-        raise GradingFailed(
-            f"{scheduler} wants certificates, and Dask knows none here: name them in ~/.config/dask/tls.yaml (docs/cluster.md)"
-        )
+    if address.startswith("tls://"):
+        _require_certificates(scheduler, distributed.Security())
     try:
-        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="autograder")
-    except (OSError, ValueError, TypeError) as error:  # TimeoutError is an OSError
+        client = _client(address)
+    except (OSError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # TimeoutError is an OSError
         raise GradingFailed(
             f"no Dask scheduler answers at {scheduler} ({first_line(error)[:200]}): start one with `dask scheduler`, "
-            "check the address, and for tls:// the certificates (docs/cluster.md)"
+            "check the address (8787 is the dashboard's port), and for tls:// the certificates (docs/cluster.md)"
         ) from None
     try:
         yield client
@@ -94,9 +93,45 @@ def _connected(scheduler: str) -> Iterator["Client"]:
         client.close(timeout=5)
 
 
+def _client(address: str) -> "Client":
+    """Connect. Dask's time-out does not bound its talk with what is no scheduler, such as the dashboard: a thread's does."""
+    import distributed
+
+    made: list[Any] = []
+
+    def connect() -> None:
+        try:
+            made.append(distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="autograder"))
+        except Exception as error:
+            made.append(error)
+
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(CONNECT_SECONDS + 5)
+    if not made:
+        raise TimeoutError("what listens there does not answer like one")
+    if isinstance(made[0], Exception):
+        raise made[0]
+    client: Client = made[0]
+    return client
+
+
+def _require_certificates(scheduler: str, security: Any) -> None:
+    files = [getattr(security, name, None) for name in ("tls_client_cert", "tls_client_key", "tls_ca_file")]
+    if not files[0]:
+        raise GradingFailed(
+            f"{scheduler} wants certificates, and Dask knows none here: name them in ~/.config/dask/tls.yaml (docs/cluster.md)"
+        )
+    for file in filter(None, files):
+        if "-----BEGIN" not in file and not Path(file).is_file():  # a certificate itself may stand there, too
+            raise GradingFailed(f"Dask's configuration names the certificate {file}, and there is no such file")
+
+
 def _address(scheduler: str) -> str:
     """Return the scheduler's address; ``scheduler`` is the address or a scheduler file."""
     if "://" in scheduler or not (scheduler.endswith(".json") or Path(scheduler).exists()):
+        if not re.fullmatch(r"((tcp|tls|ucx)://)?[^/]+:\d+", scheduler):
+            raise GradingFailed(f"{scheduler} is no scheduler's address: it looks like tcp://host:8786")
         return scheduler
     try:
         return str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
