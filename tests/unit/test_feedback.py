@@ -111,8 +111,23 @@ def test_a_row_of_the_table() -> None:
         ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": ""}]}, ["shape"]),
         ({"criteria": [{"name": "shape", "earned": 0, "points": 1, "message": UNANSWERED}]}, [UNDONE]),
         ({"criteria": [{"name": "w", "earned": 0, "points": 1, "message": "'w': not answered yet"}]}, ["no answer"]),
+        (
+            {
+                "criteria": [{"name": "w", "earned": 0, "points": 1, "message": "'w': not answered yet"}],
+                "note": "Its cell stopped.",
+            },
+            ["Its cell stopped."],
+        ),
     ],
-    ids=["no verdict", "all right", "the first that was missed", "without a message", "the stub", "a hand computation"],
+    ids=[
+        "no verdict",
+        "all right",
+        "the first that was missed",
+        "without a message",
+        "the stub",
+        "a hand computation",
+        "its cell stopped",
+    ],
 )
 def test_where_no_cause_is_known_the_first_missed_criterion_is_named(verdict: dict, notes: list[str]) -> None:
     assert what_to_look_at(verdict) == notes

@@ -118,7 +118,13 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
                 failed |= dict.fromkeys(names, _reason(run.error, task.python, cell.source))
                 if rights and cell.role in (Role.ANSWER, Role.STUDENT):
                     said = _salvage(cell, session, run.error, rights, failed, task.python)
-                    marking.remarks |= dict.fromkeys(cell.defines if said else (), said)
+                    by_hand = [
+                        name for name in cell.defines if isinstance(rights.get(name), dict)
+                    ]  # filled in, so defined
+                    said, of = (
+                        (said, cell.defines) if said else (f"Its cell stopped with {run.error.describe()}.", by_hand)
+                    )
+                    marking.remarks |= dict.fromkeys(of, said)
             marked = {verdict.exercise for verdict in marking.verdicts}
             marking.overwritten |= marked & defined_names(cell.source)
             result.outputs[cell.id] = run.outputs + _error_output(run)

@@ -162,6 +162,6 @@ def what_to_look_at(verdict: dict[str, Any]) -> list[str]:
     if not missed or (named and verdict.get("names_first", True)):
         return named
     if all(criterion["earned"] == 0 and "not answered yet" in criterion["message"] for criterion in criteria):
-        return [UNDONE if missed[0]["message"] == UNANSWERED else "no answer"]
+        return [verdict.get("note") or (UNDONE if missed[0]["message"] == UNANSWERED else "no answer")]
     first = missed[0]["message"].splitlines()[:1]
     return [": ".join([missed[0]["name"], *first]), *named]
