@@ -12,7 +12,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from autograder.errors import AutograderError, UngradableError
+from autograder.course import is_week, require_course
+from autograder.errors import AutograderError, CourseError, UngradableError
 from autograder.pages import filled
 
 WITHOUT_NAMESPACES = (
@@ -23,8 +24,13 @@ WITHOUT_NAMESPACES = (
 
 def package(root: Path, assignment: str, index: str = "") -> Path:
     """Write ``release/gradescope-ASSIGNMENT.zip``: the same bytes for the same course."""
-    from autograder.build.release import write_zip  # imported late: grading in the container needs no build
+    from autograder.build.release import require_fresh, write_zip  # imported late: the container needs no build
 
+    if index and not index.startswith(("http://", "https://")):
+        raise CourseError(f"INDEX is the address of a package index, and {index!r} does not begin with https://")
+    require_course(root)
+    if is_week(assignment):
+        require_fresh(root, root / "source" / f"{assignment}.py")
     pins = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     requirements = "".join(f"{line}\n" for line in [*([f"--extra-index-url {index}"] if index else []), *pins])
     files = {"requirements.txt": requirements.encode()}

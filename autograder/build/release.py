@@ -32,7 +32,7 @@ def student_files(root: Path, weeks: str | None = None) -> dict[str, bytes]:
     """The files of these weeks that students may have, by path. Refuses files that ``make build`` would change."""
     chosen = _chosen(root, weeks)
     for text in chosen:
-        _require_fresh(root, text)
+        require_fresh(root, text)
     files = _setup_files(root, chosen)
     for text in chosen:
         files |= _week_files(root, text.stem)
@@ -46,7 +46,8 @@ def _chosen(root: Path, weeks: str | None) -> list[Path]:
     return sorted({texts(root, week.strip())[0] for week in weeks.split(",") if week.strip()})
 
 
-def _require_fresh(root: Path, text: Path) -> None:
+def require_fresh(root: Path, text: Path) -> None:
+    """Raise ``CourseError`` if ``make build`` would change what was made from this text."""
     if not (stale := stale_products(root, text)):
         return
     week = week_number(text.stem)

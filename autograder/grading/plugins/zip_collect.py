@@ -36,17 +36,18 @@ class CourseZipCollect(ZipCollectApp):
         )
         if archive.is_dir() and any(archive.iterdir()):
             shutil.rmtree(extracted, ignore_errors=True)  # from an earlier download; all is unpacked again
-        with self._unzip_what_can_be():
+        with self._unzip_what_can_be(archive):
             super().extract_archive_files()
 
     @contextmanager
-    def _unzip_what_can_be(self) -> Iterator[None]:
+    def _unzip_what_can_be(self, archive: Path) -> Iterator[None]:
         def unzip(source: str, *arguments: Any, **options: Any) -> None:
             try:
                 _stock_unzip(source, *arguments, **options)
             except Exception as error:  # from zipfile, tarfile, zlib or setuptools
                 if not _is_leftover(self._shown(source)):
-                    self._told.append(f"{self._shown(source)} cannot be unpacked ({error}): have it handed in again")
+                    then = "download it" if Path(source).parent == archive else "have it handed in"
+                    self._told.append(f"{self._shown(source)} cannot be unpacked ({error}): {then} again")
 
         nbgrader.utils.unzip = nbgrader.plugins.zipcollect.unzip = unzip
         try:
