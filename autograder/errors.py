@@ -74,9 +74,9 @@ class StudentError(Exception):
         return made
 
     @classmethod
-    def not_loaded(cls, why: str) -> "StudentError":
-        """A module was made, and weights could not be loaded into it."""
-        made = cls(("KeyError", "LookupError", "Exception"), why)
+    def unusable(cls, kind: str, why: str) -> "StudentError":
+        """The student's code raised nothing, but what it returned or made is not what the question needs."""
+        made = cls((kind, "Exception"), why)
         made.of_result = True
         return made
 
@@ -138,4 +138,6 @@ def cannot_store(error: BaseException) -> str:
     said = first_line(error)
     if "psycopg" in said.partition(")")[0]:
         return f"the gradebook's database failed ({said}): see that it runs and can be reached"
+    if isinstance(error, (FileNotFoundError, LookupError)):  # Jinja's error is a LookupError, too
+        return f"a file or folder is missing ({said}): was the course's folder copied as a whole?"
     return f"the course's files cannot be read or written ({said}): free some space or mend the permissions"

@@ -45,7 +45,7 @@ def differentiating(
         value, slope = (subject(*given), None) if keep else subject.with_slope(given, at, place)
         if isinstance(slope, torch.Tensor):
             return slope
-        value = value if place is None else value[place]
+        value = value if place is None or isinstance(value, torch.Tensor) else value[place]
         return gradient(keep(value) if keep else value, given[at])
 
     return probe

@@ -297,7 +297,9 @@ def result(call: Probe, place: int) -> Probe:
             return value[place]
         if PARTS[place] == "out":
             return value
-        raise StudentError(("TypeError",), f"the exercise asks for two, (out, weights); this returns {kind(value)}")
+        raise StudentError.unusable(
+            "TypeError", f"the exercise asks for two, (out, weights); this returns {kind(value)}"
+        )
 
     return probe
 

@@ -497,8 +497,8 @@ def result(call: Probe, place: int) -> Probe:
         if isinstance(value, Tensor) and value.ndim == 2:  # a stacked tensor unpacks like a tuple
             value = value.unbind()
         if not isinstance(value, (tuple, list)) or len(value) != 2:
-            raise StudentError(
-                ("TypeError",), f"the exercise asks for two tensors, (kept, positions); this returns {kind(value)}"
+            raise StudentError.unusable(
+                "TypeError", f"the exercise asks for two tensors, (kept, positions); this returns {kind(value)}"
             )
         return value[place]
 

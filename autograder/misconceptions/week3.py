@@ -170,7 +170,7 @@ DIAGNOSES = {
     "looks at itself": "Asked to look several tokens back, your head looks at the newest one. (The contents must say how far back to look.)",
     "woven head": "Your vectors are right for the half-split layout; this layer pairs neighbours, channels 2i and 2i+1.",
     "one beside": "Your head looks one position beside the right one.",
-    "too quiet": "Your head prefers the right token, but not by enough.",
+    "too quiet": "Your head prefers the right token, but not by enough. (Every pair must take part, and q be long.)",
     "looks elsewhere": "Your head looks at another token than the one that is asked for.",
 }
 
@@ -396,7 +396,7 @@ edited(rope_plain, "rope_whole_positions", 4.75, DIAGNOSES["whole"], ("angle = p
 edited(rope_plain, "rope_absolute_positions", 4.75, DIAGNOSES["absolute"], ("angle = positions", "angle = positions.abs()"))
 edited(rope_plain, "rope_own_base", 5.25, DIAGNOSES["base"], ("theta = base", "theta = 10000.0"))
 edited(rope_plain, "rope_cast_in_half_only", 5.5,
-       "apply_rotary_emb(x (2, 2, 5, 8), positions 0..4 in float64) must return a float32 tensor; "
+       "apply_rotary_emb(x (2, 2, 5, 8), positions 0..4 in float64) must be a float32 tensor; "
        "yours returns a float64 tensor of shape (2, 2, 5, 8).",
        ("return torch.stack((first, second), dim=-1).flatten(-2).to(x.dtype)",
         "y = torch.stack((first, second), dim=-1).flatten(-2)\n    return y.to(x.dtype) if x.dtype.itemsize == 2 else y"))

@@ -73,7 +73,13 @@ PI = {
     "twice": "You divide by the scale twice, that is by its square; divide once.",
     "integers back": "The result is turned back into integers, and the fractions are lost.",
     "in place": "The positions themselves are changed in place; return a new tensor.",
+    "counted": "Your result does not depend on the values of `positions`: they are counted 0, 1, 2, ... instead.",
 }
+
+
+@wrong(WEEK, "position_interpolation", 0, PI["counted"])
+def pi_counted(positions, scale):
+    return torch.arange(len(positions)) / scale
 
 
 @wrong(WEEK, "position_interpolation", 0, PI["multiplied"])
@@ -170,6 +176,7 @@ NTK = {
     "base": "The default base is right, another one is not: use the argument `base`.",
     "clamped": "Scales of 1 and below are changed on the way; the formula holds for every scale.",
     "whole": "A whole-number division in the exponent: d // (d-2) is 1.",
+    "brackets": "Brackets are missing in the exponent: it is d/(d-2) as a whole, head_dim / (head_dim - 2).",
 }
 
 
@@ -190,6 +197,8 @@ edited(ntk_plain, "ntk_d_minus_one", 0, NTK["d over d-1"], ("(head_dim - 2)", "(
 edited(ntk_plain, "ntk_pairs_for_channels", 0, NTK["pairs"], ("(head_dim / (head_dim - 2))", "(head_dim / 2 / (head_dim / 2 - 2))"))
 edited(ntk_plain, "ntk_squared", 0, NTK["square"], ("(head_dim / (head_dim - 2))", "2"))
 edited(ntk_plain, "ntk_whole_exponent", 0, NTK["whole"], ("head_dim / (", "head_dim // ("))
+edited(ntk_plain, "ntk_no_outer_brackets", 0, NTK["brackets"], ("(head_dim / (head_dim - 2))", "head_dim / (head_dim - 2)"))
+edited(ntk_plain, "ntk_no_inner_brackets", 0, NTK["brackets"], ("(head_dim / (head_dim - 2))", "(head_dim / head_dim - 2)"))
 edited(ntk_plain, "ntk_own_base", 2.25, NTK["base"], ("base * scale", "10000.0 * scale"))
 edited(ntk_plain, "ntk_clamped", 2.25, NTK["clamped"], ("scale **", "max(scale, 1.0) **"))
 

@@ -57,6 +57,7 @@ SAYS = {
     "mask ignored": "Where your output is wrong, the mask changes nothing.",
     "nan row": "A query that may attend to no key gives NaN; its weights and its output are zero.",
     "one order": "You return (weights, out); the order is (out, weights).",
+    "out alone": "You return one thing; the exercise asks for two: (out, weights).",
     # rel_shift
     "identity": "Nothing is moved: row i must move to the left by n_queries - 1 - i.",
     "roll": "Your rows move by the wrong amount: row i moves to the left by n_queries - 1 - i, the last row not at all.",
@@ -219,7 +220,7 @@ numbers(
     "rounded_up",
     by_hand | {"t5_bi_back": 11, "t5_bi_ahead": 27, "t5_causal_back": 18},
     1,
-    "You round the logarithm up; the formula has floor.",
+    "You round the logarithm; the formula has floor.",
 )
 numbers(
     WEEK,
@@ -584,6 +585,9 @@ edited(
     ("    weights = weights.nan_to_num()\n", "    weights = weights if mask is None else weights * mask\n"),
 )
 edited(shaw_plain, "shaw_mask_inverted", 3.5, SAYS["mask inverted"], ("masked_fill(~mask,", "masked_fill(mask,"))
+edited(shaw_plain, "shaw_mask_inverted_nan", 3.5, SAYS["mask inverted"], ("masked_fill(~mask,", "masked_fill(mask,"),
+       ("    weights = weights.nan_to_num()\n", ""))
+edited(shaw_plain, "shaw_out_alone", 2.875, SAYS["out alone"], ("return out, weights", "return out"))
 edited(shaw_plain, "shaw_nan_row", 3.5, SAYS["nan row"], ("    weights = weights.nan_to_num()\n", ""))
 edited(shaw_plain, "shaw_order", 0, SAYS["one order"], ("return out, weights", "return weights, out"))
 edited(
@@ -1139,6 +1143,9 @@ edited(
 )
 edited(t5_plain, "t5_no_bias", 0, SAYS["no bias"], (T5_BIAS, ""))
 edited(t5_plain, "t5_bias_negative", 0, SAYS["bias negative"], ("scores + bias", "scores - bias"))
+edited(t5_plain, "t5_out_alone", 1, SAYS["out alone"], ("return weights @ v, weights", "return weights @ v"))
+edited(t5_plain, "t5_mask_inverted", 1.125, "Your causal mask is inverted: it hides what a query may see, and shows what it may not.",
+       ("masked_fill(rel > 0", "masked_fill(rel < 0"))
 edited(t5_plain, "t5_no_mask", 1.25, SAYS["no mask"], ("    if is_causal:", "    if False:"))
 edited(t5_plain, "t5_mask_after_softmax", 1.125, SAYS["mask after softmax"],
        ('    if is_causal:\n        scores = scores.masked_fill(rel > 0, float("-inf"))\n', ""),
@@ -1451,7 +1458,7 @@ def shaw_with(mistakes):
         if hidden is not None and "mask after softmax" not in mistakes:
             scores = scores.masked_fill(hidden, -math.inf)
         weights = scores.softmax(-2 if "over queries" in mistakes else -1)
-        weights = weights if "nan row" in mistakes else weights.nan_to_num()
+        weights = weights if "nan row" in mistakes and "mask inverted" not in mistakes else weights.nan_to_num()
         if hidden is not None and "mask after softmax" in mistakes:
             weights = weights.masked_fill(hidden, 0)
         if "bias after softmax" in mistakes:

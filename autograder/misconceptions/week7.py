@@ -52,6 +52,7 @@ SAYS = {
     "only new": "The new tokens attend to each other only; the cached keys and values take no part.",
     "cache not grown": "The cache you return holds the new tokens only; it must hold all tokens so far.",
     "no causal": "There is no causal mask: later tokens are seen.",
+    "mask turned round": "Your causal mask is inverted: it hides what a token may see, and shows what it may not.",
     "heads cached": "You cache the repeated heads; the cache holds n_kv_heads, that is what makes it small.",
     "state": "The module remembers the text itself; all it may know of earlier tokens is in the cache it is given.",
     "list": "You return the cache as a list; return a plain tuple (k, v).",
@@ -366,6 +367,9 @@ edited(CachedPlain, "cached_one_too_far", 3.25, SAYS["one too far"], ("else cach
 edited(CachedPlain, "cached_top_left", 3.25, SAYS["top left"], (".tril(keys.shape[2] - n)", ".tril()"))
 edited(CachedPlain, "cached_hides_itself", 0, SAYS["strict"], (".tril(keys.shape[2] - n)", ".tril(keys.shape[2] - n - 1)"),
        ("scores.softmax(dim=-1) @ values", "scores.softmax(dim=-1).nan_to_num() @ values"))
+edited(CachedPlain, "cached_mask_inverted", 0, SAYS["mask turned round"],
+       (MASKED, 'scores = scores.masked_fill(visible.tril(keys.shape[2] - n - 1), float("-inf"))'))
+edited(CachedPlain, "cached_allowed_hidden", 0, SAYS["mask turned round"], (MASKED, MASKED.replace("~visible", "visible")))
 edited(CachedPlain, "cached_later_unmasked", 4.5, SAYS["later unmasked"], (MASKED, f"if past == 0:\n            {MASKED}"))
 edited(CachedPlain, "cached_only_new", 3.25, SAYS["only new"],
        (GROUPED, f"k, v = k[:, :, -n:], v[:, :, -n:]\n        {GROUPED}"))

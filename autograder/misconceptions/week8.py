@@ -1036,6 +1036,7 @@ for _name, _score, _says, *_changes in (
     ("mla_first_uv", 0, "first uv", (VALUES, 'v = torch.einsum("dr,bkr->bkd", w_uv[0], latent)[:, None]')),
     ("mla_first_latent", 0, "first latent", ("    dn, dr =", "    latent = latent[:1].expand_as(latent)\n    dn, dr =")),
     ("mla_mask_inverted", 4, "mask inverted", ("~mask", "mask")),
+    ("mla_mask_inverted_nan", 4, "mask inverted", ("~mask", "mask"), ("    weights = weights.nan_to_num()\n", "")),
     ("mla_mask_ignored", 4, "mask ignored", (HIDES, "        pass\n")),
     ("mla_nan_row", 4, "nan row", ("    weights = weights.nan_to_num()\n", "")),
     ("mla_even_row", 4, "even row", ('float("-inf")', "-1e9")),
@@ -1700,7 +1701,7 @@ def mla_with(mistakes):
             scores = scores.masked_fill(hidden, -1e9 if "even row" in mistakes else -math.inf)
         dim = -2 if "over queries" in mistakes else -1
         weights = scores.exp() / scores.exp().sum(dim, keepdim=True) if "overflow" in mistakes else scores.softmax(dim)
-        weights = weights if "nan row" in mistakes else weights.nan_to_num()
+        weights = weights if "nan row" in mistakes and "mask inverted" not in mistakes else weights.nan_to_num()
         if hidden is not None and "mask after softmax" in mistakes:
             weights = weights.masked_fill(hidden, 0)
         out = weights @ (latent[:, None] @ to_values)

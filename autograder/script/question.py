@@ -114,7 +114,7 @@ class Local(Asked):
         if question.make is not None:
             module, unloaded = make_module(self.subject, question.args, question.kwargs, question.make)
             if unloaded:
-                raise StudentError.not_loaded(unloaded)
+                raise StudentError.unusable("KeyError", unloaded)
             return module
         target = getattr(self.subject, question.method) if question.method else self.subject
         try:

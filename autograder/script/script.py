@@ -191,7 +191,7 @@ class HasDtype(Step):
     def _of_value(self, got: Any, names: tuple[str, ...]) -> Fault | None:
         if getattr(got, "dtype", None) == self.dtype:
             return None
-        text = f"{self.call} must return {a_tensor(self.dtype)}; yours returns {kind(got)}."
+        text = f"{self.call} must be {a_tensor(self.dtype)}; yours is {kind(got)}."
         return Fault(text, (text,) if isinstance(got, torch.Tensor) else ())
 
 

@@ -81,7 +81,7 @@ def grade(week, entry, subject, seed=1, cache=None):
 
 # A check that tests a property words the sentence itself.
 CAUSES = {solution.says for _, _, solution in SOLUTIONS if solution.says}
-BY_PROPERTY = r"must raise|in place|must return an? \w+ tensor"
+BY_PROPERTY = r"must raise|in place|must be an? \w+ tensor"
 
 
 def require_what_is_due(entry, solution, verdict):

@@ -341,7 +341,9 @@ def test_a_result_that_cannot_be_used_was_raised_by_nobody():
             check.agrees(lambda f: f(1)[0], "f(1)")
 
     assert (
-        run(body, lambda n: 5, lambda n: (n,)).criteria[0].message.startswith("f(1): its result cannot be used (TypeErr")
+        run(body, lambda n: 5, lambda n: (n,))
+        .criteria[0]
+        .message.startswith("f(1): its result cannot be used (TypeErr")
     )
 
 

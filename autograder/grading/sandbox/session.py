@@ -151,7 +151,7 @@ class Session:
                 self.crashes.note(self._called, bool(self._replaced))
             raise error
         if unloaded := header.get("unloaded"):
-            raise StudentError.not_loaded(str(unloaded)[:200])
+            raise StudentError.unusable("KeyError", str(unloaded)[:200])
         try:
             decoder = self._decoder(payload, origin=target._origin)
             value = decoder.decode(header.get("value"))

@@ -32,8 +32,8 @@ def uneven(output: torch.Tensor) -> torch.Tensor:
 def slope(value: Any, place: int | None, argument: torch.Tensor) -> torch.Tensor | None:
     """Return the gradient of the `uneven` sum of ``value``, or of its part number ``place``, with respect to
     ``argument``; ``None`` if that is not a real tensor with a graph, or its graph does not lead to ``argument``."""
-    if place is not None:
-        value = value[place] if isinstance(value, (tuple, list)) and place < len(value) else None
+    if isinstance(value, (tuple, list)) and place is not None:
+        value = value[place] if place < len(value) else None
     if not isinstance(value, torch.Tensor) or not value.requires_grad or value.is_complex():
         return None
     found: torch.Tensor | None = pullback([value], [argument], [uneven(value)], allow_unused=True)[0]
