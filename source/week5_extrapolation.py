@@ -830,7 +830,7 @@ weights = {name: torch.randn(size, generator=generator) for name, size in sizes.
 tokens = torch.randint(0, 7, (4, 31), generator=generator)
 
 model = probe_model(weights, [False] * 8)  # everything is in eval mode already
-losses = loss_by_length(model, tokens, [6, 12, 30], 5)
+losses = loss_by_length(model, tokens, [6, 12, 30], 5)  # "Expected target size"? cross_entropy wants the classes on axis 1
 assert isinstance(losses, dict) and sorted(losses) == [6, 12, 30], (
     f"a dict with the keys 6, 12, 30 expected, got {losses}.")
 assert all(isinstance(value, float) for value in losses.values()), "the losses must be Python floats (.item())."

@@ -438,7 +438,7 @@ def continued(x):
     return layer(x, layer(x)[1])[0]
 
 lab.follows_the_device(continued, torch.ones(1, 3, 16))
-print("Looks right: any split gives the output of the whole. The hidden tests compare values, also in bfloat16.")
+print("Looks right: any split gives the output of the whole. The hidden tests compare values, also in bfloat16 and with other bases.")
 
 # %% nbgrader={"grade_id": "CachedAttention_tests", "grade": true, "points": 6}
 # Hidden tests (6 points): they run when your notebook is graded.
@@ -995,7 +995,7 @@ given = torch.ones(1, 3, 16), torch.ones(1, 4, 16)
 lab.follows_the_device(lambda x, memory: CrossAttention(16, 2).to("simulated")(x, memory), *given)
 lab.follows_the_device(lambda *all_of_it: CrossAttention(16, 2).to("simulated")(*all_of_it),
                        *given, torch.ones(1, 4) > 0, torch.arange(3), torch.arange(4))
-print("Looks right. The hidden tests compare values, with rows of positions and fractional ones.")
+print("Looks right. The hidden tests compare values, with rows of positions, fractional ones and other bases.")
 
 # %% nbgrader={"grade_id": "CrossAttention_tests", "grade": true, "points": 4}
 # Hidden tests (4 points): they run when your notebook is graded.
