@@ -118,13 +118,12 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
                 failed |= dict.fromkeys(names, _reason(run.error, task.python, cell.source))
                 if rights and cell.role in (Role.ANSWER, Role.STUDENT):
                     said = _salvage(cell, session, run.error, rights, failed, task.python)
-                    by_hand = [
-                        name for name in cell.defines if isinstance(rights.get(name), dict)
-                    ]  # filled in, so defined
-                    said, of = (
-                        (said, cell.defines) if said else (f"Its cell stopped with {run.error.describe()}.", by_hand)
-                    )
-                    marking.remarks |= dict.fromkeys(of, said)
+                    if said:
+                        marking.remarks |= dict.fromkeys(cell.defines, said)
+                    else:  # a hand computation is defined before its numbers are
+                        stopped = f"Its cell stopped with {run.error.describe()}."
+                        by_hand = [name for name in cell.defines if isinstance(rights.get(name), dict)]
+                        marking.remarks |= dict.fromkeys(by_hand, stopped)
             marked = {verdict.exercise for verdict in marking.verdicts}
             marking.overwritten |= marked & defined_names(cell.source)
             result.outputs[cell.id] = run.outputs + _error_output(run)

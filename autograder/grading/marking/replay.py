@@ -127,12 +127,8 @@ class _Replay:
             fault: Fault | None = step.changed(changed[0])
         else:
             fault = step.fault(answer, self._trial.exercise.returns)
-            if (
-                isinstance(step, (Refuses, FollowsDevice))
-                and fault
-                and isinstance(answer, Raised)
-                and self._has_raised()
-            ):
+            beside_values = isinstance(step, (Refuses, FollowsDevice))
+            if beside_values and fault and isinstance(answer, Raised) and self._has_raised():
                 fault = Fault(fault.message)  # names nothing: the answer fails where it is to give a value, too
         self._trial.changes_in_place |= bool(changed) and isinstance(answer, Given)
         if step.leaves_record or (step.remembers_errors and isinstance(answer, Raised)):
