@@ -44,7 +44,7 @@ class UngradableError(GradingError):
 KNOWN_ERRORS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 ) | {"ProcessEnded", "ProtocolError"}
-LONG_NUMBER = re.compile(r"\d*\.\d+(e[-+]?\d+)?|\d{5,}", re.IGNORECASE)
+LONG_NUMBER = re.compile(r"\d+\.\d+(e[-+]?\d+)?|\d{5,}", re.IGNORECASE)
 NO_GPU_SAID = re.compile("Torch not compiled with CUDA|No CUDA GPUs|Found no NVIDIA driver")
 NO_GPU = ". (There is no GPU here: write device=x.device, not 'cuda', and set no default device.)"
 

@@ -1205,9 +1205,9 @@ lab.table(["no offset beyond", *sizes],
 # | offsets clipped at 31 | 1.00 | 0.99 (0.95 to 1.00) |
 # | true offsets | 0.50 (0.32 to 0.70) | 0.22 (0.14 to 0.30) |
 #
-# **New offsets** do the damage, and more keys make it worse: they cost 0.01 at familiar offsets and 0.29 at new ones. A window of 32 keys gives 1.00, and so does one of 40: not every new offset harms. One of 48 gives 0.59 (0.41 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
+# **New offsets** do the damage, and more keys make it worse: they cost 0.01 at familiar offsets and some 0.28 at new ones. A window of 32 keys gives 1.00, and one of 40 hardly less: not every new offset harms. One of 48 gives 0.59 (0.41 to 0.84). A window, unlike a clip, may end at the offset of the task: the latest 4 keys are enough.
 #
-# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23 and 31 the mean is at least 0.99. At 4 it is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. And in each seed a clip must miss some offsets: at 9 and 22 the mean is 0.93 and 0.85, at 35 0.78 (0.50 to 1.00), at 39 1.00, at 41 0.14, at 47 0.18. The next experiment shows why. (`experiments/results_distances.md`.)
+# A clip must be a little larger than the offset of the task: at 5, 7, 11, 15, 23 and 31 the mean is at least 0.99. At 4 it is 0.69 (0.46 to 0.89). At 3 it is 0.14, since every farther key looks like the right one. And each seed has offsets that a clip must miss: at 9 and 22 the mean is 0.93 and 0.85, at 35 0.78 (0.50 to 1.00), at 41 0.14, at 47 0.18; at 39 it is 1.00. The next experiment shows why. (`experiments/results_distances.md`.)
 #
 # Week 5 turns this test into a method, and asks what it costs.
 # </details>
@@ -1721,7 +1721,7 @@ def look_back_head(back, head_dim, n_keys):
 #
 # <details><summary>Hint 2: the strength</summary>
 #
-# Compute the scores at the offsets 0 to `n_keys - 1`. Double the length of $q$ until the weight at `back` suffices.
+# Compute the scores at the offsets 0 to `n_keys - 1`. Double the length of $q$, ten times at most, until the weight at `back` suffices. (If it never does, a phase is wrong.)
 # </details>
 
 # %% nbgrader={"grade_id": "look_back_head_check", "grade": true, "points": 0}
@@ -1739,7 +1739,7 @@ for back, head_dim, n_keys in ((3, 16, 64), (1, 16, 64), (12, 16, 64), (5, 64, 2
     assert favourite == back, f"back {back}, head_dim {head_dim}, {n_keys} keys: your head looks {favourite} back. Are all phases right?"
     assert weight >= 0.8, (
         f"back {back}, head_dim {head_dim}, {n_keys} keys: your head looks at the right token, but with a weight of {weight:.2f} "
-        "only. Is q long enough, and do all pairs take part?")
+        "only. Is q long enough, does k turn the right way, and do all pairs take part?")
 print("Looks right. The hidden tests try other distances, sizes and lengths.")
 
 # %% nbgrader={"grade_id": "look_back_head_tests", "grade": true, "points": 2}
@@ -1793,7 +1793,7 @@ week3.look_back_head(look_back_head)
 #
 # <details><summary>4. Should a KV cache hold keys before or after the rotation?</summary>
 #
-# Rotated keys are cheaper: a key's rotation never changes. Keys before the rotation are handier when positions or frequencies change later, as with some methods of week 5. (Rotated ones can be turned on, or back.) Either way the query gets the position of the newest token.
+# Rotated keys are cheaper: a key's rotation never changes. Keys before the rotation are handier when positions or frequencies change later, as with some methods of week 5. (Rotated ones can be turned further, or back.) Either way the query gets the position of the newest token.
 # </details>
 #
 # <details><summary>5. A batch is padded on the left. What must you change?</summary>

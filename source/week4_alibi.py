@@ -867,8 +867,8 @@ with torch.no_grad():
     # 2. A single token attends to itself.
     alone = layer(x[:, :1])
     assert torch.allclose(alone, x[:, :1] @ weights["v_proj.weight"].mT @ weights["o_proj.weight"].mT, atol=1e-5), (
-        "a single token attends to itself alone, so the output is o_proj(v_proj(x)). Is anything added to x, or "
-        "are the heads split in one way and merged in another?")
+        "a single token attends to itself alone, so the output is o_proj(v_proj(x)). Is anything added to x, "
+        "does the mask hide the token itself, or are the heads split in one way and merged in another?")
 
     # 3. By default nothing flows back from the future.
     assert torch.allclose(out, layer(x, is_causal=True), atol=1e-6), "is_causal is True by default."

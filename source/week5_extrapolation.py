@@ -382,6 +382,7 @@ def dynamic_ntk_base(base, scale, head_dim, seq_len, original_len):
 # %% nbgrader={"grade_id": "dynamic_ntk_base_check", "grade": true, "points": 0}
 # Visible check (0 points).
 at = lambda n, scale=2.0: dynamic_ntk_base(10000.0, scale, 64, n, 4096)
+assert at(8192) is not None, "nothing was returned: is there a return statement?"
 assert isinstance(at(8192), float), f"a Python float is expected, got {type(at(8192)).__name__}."
 for n in (1, 1000, 4096):
     assert at(n) is not None, f"nothing was returned for {n} positions: is there a return statement for short texts, too?"

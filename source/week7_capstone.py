@@ -1086,6 +1086,7 @@ out = block(x, memory)
 assert torch.equal(x, before), "your block changed x itself; work on a new tensor."
 lab.must_be_a_tensor(out)
 assert tuple(out.shape) == (2, 4, 16), f"shape (2, 4, 16) expected, got {tuple(out.shape)}."
+assert torch.equal(block(x, memory), out), "two calls with the same input differ: is there a Dropout in the block?"
 assert torch.allclose(block(x[:, :2], memory), out[:, :2], atol=1e-4), "tokens 0 and 1 see later ones: the self-attention is causal."
 assert not torch.allclose(block(x, memory * 0.5), out, atol=1e-3), (
     "half the memory gives the same output: does the block look at the memory, and as it comes, without a norm?")

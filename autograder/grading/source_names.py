@@ -99,6 +99,23 @@ def linking_names(source: str) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, NAMED)) | {*foreign_names(source)}
 
 
+def mentioned_words(source: str) -> set[str]:
+    """Return the words of a cell's code, those in its strings among them, but not those of docstrings and comments. If
+    it does not parse, all its words."""
+    tree = parsed_cell(source)
+    if tree is None:
+        return set(WORD.findall(source))
+    nodes = list(ast.walk(tree))
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # a string that is a statement is a comment
+    strings = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone
+    ]
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names.union(*map(WORD.findall, strings))
+
+
 def parsed_cell(source: str) -> ast.Module | None:
     """Parse a notebook cell, with ``pass`` in place of IPython's own lines."""
     return parsed(IPYTHONS.sub(r"\1pass", source))

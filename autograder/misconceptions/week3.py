@@ -126,7 +126,7 @@ DIAGNOSES = {
     "sizes": "A d_model that n_heads does not divide, or an odd head_dim, must raise ValueError.",
     # bug hunt
     "not bool": "Your test must return True or False, a plain bool.",
-    "refuses right": "Your test refuses a right file. (It must ask for nothing that the file does not promise.)",
+    "refuses right": "Your test refuses a right file. (It must ask for nothing that the file does not promise, and leave room for rounding.)",
     "passes the listing": "Your test passes the listing as it stands. (Try what its author did not try.)",
     "refuses rounding":
         "Your test refuses a right file with float32 angles and tables in the dtype of x: allow for both roundings.",

@@ -587,6 +587,7 @@ edited(
 edited(shaw_plain, "shaw_mask_inverted", 3.5, SAYS["mask inverted"], ("masked_fill(~mask,", "masked_fill(mask,"))
 edited(shaw_plain, "shaw_mask_inverted_nan", 3.5, SAYS["mask inverted"], ("masked_fill(~mask,", "masked_fill(mask,"),
        ("    weights = weights.nan_to_num()\n", ""))
+edited(shaw_plain, "shaw_weights_alone", 0, SAYS["out alone"], ("return out, weights", "return weights"))
 edited(shaw_plain, "shaw_out_alone", 2.875, SAYS["out alone"], ("return out, weights", "return out"))
 edited(shaw_plain, "shaw_nan_row", 3.5, SAYS["nan row"], ("    weights = weights.nan_to_num()\n", ""))
 edited(shaw_plain, "shaw_order", 0, SAYS["one order"], ("return out, weights", "return weights, out"))

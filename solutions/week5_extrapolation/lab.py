@@ -19,6 +19,7 @@ from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from IPython.display import display
 from matplotlib.figure import Figure
@@ -147,7 +148,7 @@ def must_be_a_tensor(result):
 
 
 def must_be_numbers(answer, *keys):
-    """Return the values of these keys as Python numbers, from a tensor or an array of one element, too. Raise an
+    """Return the values of these keys as Python numbers, from NumPy's numbers or a tensor of one element, too. Raise an
     ``AssertionError`` that names the first entry that is not a finite number."""
     if not isinstance(answer, dict):
         raise AssertionError(f"the answer must stay a dictionary, and is {type(answer).__name__}: fill in its values.")
@@ -158,8 +159,8 @@ def must_be_numbers(answer, *keys):
         value = answer[key]
         if value is None:
             raise AssertionError(f"{key!r} is still None.")
-        if hasattr(value, "reshape") and len(value.reshape(-1)) == 1:
-            value = value.reshape(-1)[0].item()
+        if isinstance(value, np.generic) or (isinstance(value, torch.Tensor) and value.numel() == 1):
+            value = value.item()
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise AssertionError(f"{key!r} must be a plain number such as 0.3125, not {type(value).__name__}.")
         if not math.isfinite(value):

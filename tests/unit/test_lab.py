@@ -70,9 +70,9 @@ def test_what_is_no_tensor_is_named() -> None:
 
 
 def test_a_number_is_one_whatever_it_is_kept_in_and_what_is_none_is_named() -> None:
-    answer = {"a": 2, "b": torch.tensor([0.5]), "c": np.int64(3), "d": np.array(0.25), "more": None}
+    answer = {"a": 2, "b": torch.tensor([0.5]), "c": np.int64(3), "d": torch.tensor(0.25), "more": None}
     assert lab.must_be_numbers(answer, "a", "b", "c", "d") == {"a": 2, "b": 0.5, "c": 3, "d": 0.25}
-    for value in ("1", True, torch.ones(2), [1.0], 1j):
+    for value in ("1", True, torch.ones(2), np.ones(1), [1.0], 1j):
         with pytest.raises(AssertionError, match="'a' must be a plain number"):
             lab.must_be_numbers({"a": value}, "a")
     for wrong, said in (({"a": None}, "still None"), ({"a": math.inf}, "finite"), ({}, "missing"), ([1], "dictionary")):

@@ -17,7 +17,7 @@ from autograder.course import Role
 from autograder.errors import StudentError
 from autograder.grading.messages import Task, TaskCell
 from autograder.grading.sandbox.session import Session
-from autograder.grading.source_names import WORD, defined_names, linking_names, without_names
+from autograder.grading.source_names import defined_names, linking_names, mentioned_words, without_names
 from autograder.script.answer import Absent
 
 MOST_ELEMENTS = 2**24  # the largest product of all whole numbers in a call
@@ -87,7 +87,7 @@ def _reached(cell: TaskCell, cells: list[TaskCell]) -> tuple[set[str], set[str]]
         source = waiting.pop()
         new = linking_names(source) - names
         names |= new
-        words |= set(WORD.findall(source))
+        words |= mentioned_words(source)
         waiting += [
             other.source
             for other in cells
