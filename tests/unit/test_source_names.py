@@ -8,6 +8,7 @@ from autograder.grading.source_names import (
     defined_names,
     free_names,
     linking_names,
+    mentioned_words,
     parsed,
     settled_names,
     without_names,
@@ -88,3 +89,8 @@ def test_a_cell_depends_on_others_by_what_it_takes_and_by_what_they_can_replace(
     cell = "class Layer(Base):\n    def forward(self, x):\n        n = len(x)\n        return spare(x, n)\n"
     assert linking_names(cell) == {"Layer", "Base", "forward", "spare"}
     assert "spare" in linking_names("-" * 8000 + "spare")  # where Python gives up, every word counts
+
+
+def test_a_docstring_and_a_comment_call_nothing() -> None:
+    words = mentioned_words('def f(x):\n    """Like `g`."""\n    return globals()["h"](k(x))  # not m\n')
+    assert {"h", "k"} <= words and not {"g", "m"} & words
