@@ -139,5 +139,5 @@ def cannot_store(error: BaseException) -> str:
     if "psycopg" in said.partition(")")[0]:
         return f"the gradebook's database failed ({said}): see that it runs and can be reached"
     if isinstance(error, (FileNotFoundError, LookupError)):  # Jinja's error is a LookupError, too
-        return f"a file or folder is missing ({said}): was the course's folder copied as a whole?"
+        return f"a file or folder is missing ({said}): copy the course's folder again, as a whole"
     return f"the course's files cannot be read or written ({said}): free some space or mend the permissions"

@@ -106,9 +106,7 @@ def mentioned_words(source: str) -> set[str]:
     if tree is None:
         return set(WORD.findall(source))
     nodes = list(ast.walk(tree))
-    alone = {
-        id(node.value) for node in nodes if isinstance(node, ast.Expr)
-    }  # a string that is a statement is a comment
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # a string alone says, and does, nothing
     strings = [
         node.value
         for node in nodes

@@ -257,6 +257,12 @@ def test_a_wrong_scheduler_is_one_line(
         cluster.grade([task("ada")], Options(scheduler=scheduler), lambda result: None)
 
 
+def test_a_certificate_that_is_not_there_is_named() -> None:
+    files = Mock(tls_client_cert="/no/cert.pem", tls_client_key=None, tls_ca_file=None)
+    with pytest.raises(GradingFailed, match="names the certificate /no/cert.pem, and there is no such file"):
+        cluster._require_certificates("tls://127.0.0.1:9", files)
+
+
 def test_what_listens_and_is_no_scheduler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))

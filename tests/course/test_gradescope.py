@@ -12,6 +12,7 @@ import nbformat
 import pytest
 from helpers import COURSE, autograder, environment
 
+from autograder.errors import CourseError
 from autograder.gradescope import package, results_of
 from autograder.manifest import MANIFEST
 
@@ -90,6 +91,14 @@ def test_the_same_course_gives_the_same_zip() -> None:
     first.unlink()
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert os.fspath(COURSE) not in content.decode("latin-1")
+
+
+def test_neither_an_outdated_week_nor_a_mistyped_index_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CourseError, match="'foo' does not begin with https"):
+        package(COURSE, WEEK1, "foo")
+    monkeypatch.setattr("autograder.build.release.stale_products", lambda root, text: [text.name])
+    with pytest.raises(CourseError, match="make build WEEK=1"):
+        package(COURSE, WEEK1)
 
 
 def test_an_exercise_without_points_is_there_and_one_that_nobody_has_read_is_not() -> None:
