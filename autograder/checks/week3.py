@@ -611,6 +611,10 @@ def _prompt_scores(q: torch.Tensor, k: torch.Tensor, base: float = 10000.0) -> t
     return reference.apply_rotary_emb(q, positions, base) @ reference.apply_rotary_emb(k, positions, base).mT
 
 
+def _double_prompt_scores(q: torch.Tensor, k: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
+    return _prompt_scores(q.double(), k.double(), base).to(q.dtype)
+
+
 def _decoded_from_0(q: torch.Tensor, k_cache: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
     """The listing's version: the newest query counts as position 0."""
     positions = torch.arange(k_cache.shape[-2], device=q.device)
@@ -638,7 +642,7 @@ def _from_tables(woven: bool = False, low: bool = False) -> Callable:
 
 
 OWN: File = reference.apply_rotary_emb_half, _prompt_scores, reference.decode_step_scores
-REPAIRED: File = _from_tables(), _prompt_scores, reference.decode_step_scores
+REPAIRED: File = _from_tables(), _double_prompt_scores, reference.decode_step_scores
 BY_DISTANCE: File = reference.apply_rotary_emb_half, _prompt_scores, _decoded_by_distance
 LISTING: File = _from_tables(woven=True, low=True), _prompt_scores, _decoded_from_0
 
@@ -663,7 +667,7 @@ def serving_test(check: Check) -> None:
     # Catches a test that allows no rounding, or compares steps where only the scores are promised.
     with check.criterion("passes right files that are written in other ways", 0.25):
         judged("a right file", OWN, True, "refuses right")  # otherwise the next two prove nothing
-        judged("a right file that rounds its tables", REPAIRED, True, "refuses rounding")
+        judged("a right file that rounds elsewhere", REPAIRED, True, "refuses rounding")
         judged("a right file that decodes by distances", BY_DISTANCE, True, "refuses distances")
     # Catches a test that misses pairs of one layout combined with tables of the other.
     with check.criterion("refuses a file with one of the three bugs", 0.25):

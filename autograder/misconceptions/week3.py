@@ -129,7 +129,7 @@ DIAGNOSES = {
     "refuses right": "Your test refuses a right file. (It must ask for nothing that the file does not promise, and leave room for rounding.)",
     "passes the listing": "Your test passes the listing as it stands. (Try what its author did not try.)",
     "refuses rounding":
-        "Your test refuses a right file with float32 angles and tables in the dtype of x: allow for both roundings.",
+        "Your test refuses a right file whose results are rounded otherwise than yours: leave the room that the docstring gives.",
     "refuses distances": "Your test refuses a right file that never turns the query: compare scores, not the steps to them.",
     "passes a layout":
         "Your test passes a file that pairs the channels of one layout with the tables of the other. (Try a vector with a "
