@@ -605,7 +605,8 @@ assert torch.allclose((here @ small.T)[:, :2], there[:, :2], atol=1e-4) or not t
     (here @ small)[:, :2], there[:, :2], atol=1e-4), (
     "your block moves three positions to the left: in equation (4) the minus sign stands below the diagonal.")
 assert torch.allclose((here @ small.T)[:, :2], there[:, :2], atol=1e-4), (
-    "in the first pair, M @ PE[p] is not PE[p + 3]. Look at equation (4): which function stands where?")
+    "in the first pair, M @ PE[p] is not PE[p + 3]. Look at equation (4): which function stands where, and have both rows of "
+    "a pair one frequency?")
 assert torch.allclose(here @ small.T, there, atol=1e-4), (
     "the first pair is right, the second is not: with width 4 and base 100 its frequency is 0.1. Is `base` used, and is the "
     "exponent -2t/d?")
@@ -616,7 +617,9 @@ assert torch.allclose(shift_matrix(-3, 8) @ M, torch.eye(8), atol=1e-5), (
 
 # Far offsets are accurate to 1e-5.
 error = abs(float(shift_matrix(-99_991, 8)[2, 2]) - math.cos(99_991 * 0.1))
-assert error < 1e-5, f"for the offset -99,991 an entry is off by {error:.1g}: compute the angle in float64 or with Python floats."
+assert error < 1e-5, (
+    f"width 8, offset -99,991: an entry of the second pair is off by {error:.1g}. Is its frequency 0.1, and the angle computed "
+    "in float64 or with Python floats?")
 
 # An odd width is refused.
 assert lab.raises(ValueError, shift_matrix, 1, 5), "an odd d_model must raise ValueError."
@@ -757,6 +760,7 @@ with torch.no_grad():
     before = x.clone()
     out = layer(x)
     assert torch.equal(x, before), "your layer changed x itself: work on a new tensor."
+    assert torch.equal(layer(x), out), "two calls with the same x differ: is there a Dropout in your layer?"
     assert tuple(out.shape) == (3, 5, 4), f"the shape is {tuple(out.shape)}; it must be that of x, (3, 5, 4)."
 
     # To an input of zeros, position p gets row p, in every sequence. (The table is set to 1, 2, 3, ..., row by row.)

@@ -268,7 +268,8 @@ text_only = mrope_positions([4])
 assert isinstance(text_only, torch.Tensor), f"return a tensor, not a {type(text_only).__name__}."
 assert tuple(text_only.shape) == (3, 4), f"four text tokens: shape (3, 4) expected, got {tuple(text_only.shape)}."
 assert text_only.dtype == torch.int64, f"positions are int64; yours are {text_only.dtype}."
-assert text_only.tolist() == [[0, 1, 2, 3]] * 3, f"text has the same number on all axes; yours: {text_only.tolist()}."
+assert text_only.tolist() == [[0, 1, 2, 3]] * 3, (
+    f"four text tokens stand at 0, 1, 2, 3 on every axis; yours: {text_only.tolist()}.")
 found = mrope_positions([2, (1, 2, 3), 2])
 assert tuple(found.shape) == (3, 10), f"2 + 6 + 2 tokens: shape (3, 10) expected, got {tuple(found.shape)}."
 assert found[:, :2].tolist() == [[0, 1]] * 3, "the text before the grid stands at 0 and 1."
@@ -365,6 +366,9 @@ assert torch.allclose(out, apply_mrope(x, same, (2, 1, 1)), atol=1e-5), (
     "for text, with the same number on all axes, the sections must not matter: frequencies run over all pairs.")
 assert torch.allclose(out.norm(dim=-1), x.norm(dim=-1), atol=1e-4), (
     "a rotation keeps the length of every vector, yours does not: look at the signs.")
+turned = apply_mrope(torch.eye(8)[:1].view(1, 1, 1, 8), torch.ones(3, 1), (2, 1, 1))[0, 0, 0]
+reached = [channel for channel, value in enumerate(turned.tolist()) if channel and abs(value) > 1e-6]
+assert reached in ([], [4]), f"channel 0, turned, reaches into channel {reached}; its partner is channel 4, half a head away."
 ones = torch.cat((torch.ones(1, 1, 1, 4), torch.zeros(1, 1, 1, 4)), dim=-1)  # every pair points along its first channel
 
 

@@ -389,6 +389,7 @@ edited(gap_plain, "gap_mean", 0, DIAGNOSES["mean"], (".max()", ".mean()"))
 edited(gap_plain, "gap_signed", 0, DIAGNOSES["signed"], (".abs()", ""))
 edited(gap_plain, "gap_signed_other_way", 0, DIAGNOSES["signed"], ("(first - last).abs()", "(last - first)"))
 edited(gap_plain, "gap_norm", 0, DIAGNOSES["norm"], (".abs().max()", ".norm()"))
+edited(gap_plain, "gap_sum", 0, DIAGNOSES["norm"], (".abs().max()", ".abs().sum()"))
 edited(gap_plain, "gap_relative", 0, DIAGNOSES["relative"], (".max().item()", ".max().item() / last.abs().max().item()"))
 edited(gap_plain, "gap_relative_norm", 0, DIAGNOSES["relative norm"],
        (".abs().max().item()", ".norm().item() / last.norm().item()"))

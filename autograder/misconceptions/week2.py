@@ -75,7 +75,6 @@ DIAGNOSES = {
     "same row": "All tokens get the same row; token p gets row p.",
     "scaled rows": "You scale x or the rows; the sum is x plus the rows as they are.",
     "multiplied": "You multiply x by the rows; add them.",
-    "dropout": "Something else than the sum happens to x (dropout or normalisation).",
     "wrong size": "Your table has another size than max_len * d_model.",
     "float32 out": "Your result has the dtype of the table (float32); it must have the dtype of x.",
     "in place": "Your module overwrites x; it must return a new tensor.",

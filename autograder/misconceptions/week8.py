@@ -1196,7 +1196,7 @@ edited(turn_plain, "turn_linear", 2, "Linear attention has no rotation.", (TURN_
 edited(turn_plain, "turn_share_of_the_model", 1.25, "The share is taken of hidden_size; it is taken of a head.",
        (TURN_SHARE, 'channels = int((config["hidden_size"] if share != 1 else width) * share)'))
 edited(turn_plain, "turn_pairs", 0, "You count pairs; a pair has two channels.", (TURN_SHARE, "channels = int(width * share) // 2"))
-edited(turn_plain, "turn_whole_heads", 1.25, "You give the whole head; only a share of its channels turns.", (TURN_SHARE, "channels = width"))
+edited(turn_plain, "turn_whole_heads", 1.25, "You give the whole head where only a share of its channels turns: the share has several names.", (TURN_SHARE, "channels = width"))
 edited(turn_plain, "turn_rotary_pct_unread", 2.25, "The share of GPT-NeoX is called rotary_pct; there you give the whole head.",
        (' or config.get("rotary_pct")', ""))
 edited(turn_plain, "turn_the_rest", 1.25, "You count the channels that do not turn.",
