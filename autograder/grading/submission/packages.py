@@ -2,16 +2,20 @@
 
 import ast
 import importlib.util
+import re
 from collections.abc import Collection, Iterable, Iterator
 
 from autograder.grading.source_names import parsed_cell
 
+WRITTEN = re.compile(r"^%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(\w+)\.py[ \t]*$", re.MULTILINE)
 
-def not_here(sources: Iterable[str], files: Collection[str]) -> list[str]:
-    """Return the modules that these texts import, outside ``try``, and that neither Python nor ``files`` has."""
+
+def not_here(sources: Collection[str], files: Collection[str]) -> list[str]:
+    """Return the modules that these texts import, outside ``try``, and that neither Python nor ``files`` has, nor a
+    cell that begins with ``%%writefile`` makes."""
     trees = map(parsed_cell, sources)
     imported = sorted({name for tree in trees if tree for name in _imported(tree.body)})
-    given = {file.split("/")[0].removesuffix(".py") for file in files}
+    given = {file.split("/")[0].removesuffix(".py") for file in files}.union(*map(WRITTEN.findall, sources))
     return [name for name in imported if name not in given and not _is_installed(name)]
 
 
