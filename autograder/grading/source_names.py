@@ -91,12 +91,13 @@ _kept_tree = lru_cache(maxsize=64)(_tree)  # intake asks several times about eac
 
 @lru_cache(maxsize=1024)
 def linking_names(source: str) -> frozenset[str]:
-    """Return the names by which a cell can depend on others: those that it takes from elsewhere, and its functions,
-    classes and methods, which another cell can replace. If it does not parse, all its words."""
+    """Return the names by which a cell can depend on others: those that it takes from elsewhere, and its own functions
+    and classes, which another cell can replace; not methods, which many classes share. If it does not parse, all its
+    words."""
     tree = parsed(source)
     if tree is None:
         return frozenset(WORD.findall(source))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, NAMED)) | {*foreign_names(source)}
+    return frozenset(node.name for node in _statements(tree.body) if isinstance(node, NAMED)) | {*foreign_names(source)}
 
 
 def mentioned_words(source: str) -> set[str]:

@@ -2,7 +2,10 @@
 
 import pytest
 
+from autograder.course import Role
 from autograder.grading import source_names
+from autograder.grading.marking.stand_ins import _reached
+from autograder.grading.messages import TaskCell
 from autograder.grading.source_names import (
     MAX_PARSED,
     defined_names,
@@ -13,6 +16,7 @@ from autograder.grading.source_names import (
     settled_names,
     without_names,
 )
+from autograder.grading.submission.packages import not_here
 
 
 @pytest.mark.parametrize(
@@ -87,8 +91,18 @@ def test_a_block_that_cannot_be_read_costs_no_other(bad: str) -> None:
 
 def test_a_cell_depends_on_others_by_what_it_takes_and_by_what_they_can_replace() -> None:
     cell = "class Layer(Base):\n    def forward(self, x):\n        n = len(x)\n        return spare(x, n)\n"
-    assert linking_names(cell) == {"Layer", "Base", "forward", "spare"}
+    assert linking_names(cell) == {"Layer", "Base", "spare"}
     assert "spare" in linking_names("-" * 8000 + "spare")  # where Python gives up, every word counts
+
+
+def test_a_module_that_the_notebook_writes_is_not_missing() -> None:
+    assert not_here(["%%writefile mine.py\na = 1", "from mine import a\nimport nowhere"], ()) == ["nowhere"]
+
+
+def test_two_classes_do_not_depend_on_each_other_by_their_methods() -> None:
+    layer = "class {}:\n    def forward(self, x):\n        return {}(x)\n"
+    cells = [TaskCell(n, Role.ANSWER, layer.format(n, f"of_{n}"), 1.0, (n, "forward")) for n in ("A", "B")]
+    assert _reached(cells[0], cells) == ({"A", "of_A"}, {"of_A", "x"})
 
 
 def test_a_docstring_and_a_comment_call_nothing() -> None:

@@ -17,7 +17,7 @@ from autograder.course import Role
 from autograder.errors import StudentError
 from autograder.grading.messages import Task, TaskCell
 from autograder.grading.sandbox.session import Session
-from autograder.grading.source_names import defined_names, linking_names, mentioned_words, without_names
+from autograder.grading.source_names import bound_names, defined_names, linking_names, mentioned_words, without_names
 from autograder.script.answer import Absent
 
 MOST_ELEMENTS = 2**24  # the largest product of all whole numbers in a call
@@ -91,9 +91,7 @@ def _reached(cell: TaskCell, cells: list[TaskCell]) -> tuple[set[str], set[str]]
         waiting += [
             other.source
             for other in cells
-            if other.role != Role.TEST
-            and other is not cell
-            and new & (set(other.defines) | defined_names(other.source))
+            if other.role != Role.TEST and other is not cell and new & bound_names(other.source)
         ]
     return names, words
 
