@@ -96,7 +96,7 @@ def rebuild(path: Path, root: Path, assignment: str) -> Intake:
     parts = list(what_counts(theirs))
     flagged, lacking = flags(assignment, parts), not_here([part for _, part in parts], released_files(root, assignment))
     notes += [f"it imports {name}, which is not installed where it was graded" for name in map(shown, lacking)]
-    if any("set_default_dtype(" in part for _, part in parts):
+    if any("set_default_dtype(" in cell.source for cell in theirs):
         notes.append("it sets PyTorch's default dtype; grading calls every answer with the usual one, float32")
     said = [*warnings, *notes, *found.notes, *(flag.sentence() for flag in flagged)]
     return Intake(notebook, list(dict.fromkeys(said)), {flag.grade_id for flag in flagged}, warnings, lacking)
