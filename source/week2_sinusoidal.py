@@ -605,8 +605,8 @@ assert torch.allclose((here @ small.T)[:, :2], there[:, :2], atol=1e-4) or not t
     (here @ small)[:, :2], there[:, :2], atol=1e-4), (
     "your block moves three positions to the left: in equation (4) the minus sign stands below the diagonal.")
 assert torch.allclose((here @ small.T)[:, :2], there[:, :2], atol=1e-4), (
-    "in the first pair, M @ PE[p] is not PE[p + 3]. Look at equation (4): which function stands where, and have both rows of "
-    "a pair one frequency?")
+    "in the first pair, M @ PE[p] is not PE[p + 3]. Look at equation (4): which function stands where, and do both rows "
+    "of a pair have the same frequency?")
 assert torch.allclose(here @ small.T, there, atol=1e-4), (
     "the first pair is right, the second is not: with width 4 and base 100 its frequency is 0.1. Is `base` used, and is the "
     "exponent -2t/d?")

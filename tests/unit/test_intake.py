@@ -102,19 +102,13 @@ def test_a_cell_of_the_students_own_stays_where_it_stands(tmp_path: Path) -> Non
     at = next(n for n, cell in enumerate(notebook["cells"]) if "def rope_frequencies" in "".join(cell["source"]))
     answer = "".join(notebook["cells"][at]["source"]) + "\n# mine"
     notebook["cells"][at]["source"] = answer
-    own = {
-        "cell_type": "code",
-        "metadata": {},
-        "source": "set_default_dtype(x)",
-        "outputs": [],
-        "execution_count": None,
-    }
+    own = {"cell_type": "code", "metadata": {}, "source": "set_default_dtype()", "outputs": [], "execution_count": None}
     copy = dict(own, source="".join(instructor_source(template, "rope_frequencies")))
     notebook["cells"][at + 1 : at + 1] = [own]
     notebook["cells"].insert(at, copy)  # the stub again, above: the last cell of that name counts
     rebuilt = intake.rebuild(write(notebook, assignment, tmp_path), COURSE, assignment)
     sources = [cell.source for cell in rebuilt.notebook.cells]
-    assert sources[sources.index(answer) + 1] == "set_default_dtype(x)"
+    assert sources[sources.index(answer) + 1] == "set_default_dtype()"
     assert "it sets PyTorch's default dtype; grading calls every answer with the usual one, float32" in rebuilt.notes
 
 

@@ -103,6 +103,8 @@ def test_two_classes_do_not_depend_on_each_other_by_their_methods() -> None:
     layer = "class {}:\n    def forward(self, x):\n        return {}(x)\n"
     cells = [TaskCell(n, Role.ANSWER, layer.format(n, f"of_{n}"), 1.0, (n, "forward")) for n in ("A", "B")]
     assert _reached(cells[0], cells) == ({"A", "of_A"}, {"of_A", "x"})
+    cells.append(TaskCell("own", Role.STUDENT, "def forward(self, x):\n    return h(x)\nA.forward = forward"))
+    assert "h" in _reached(cells[0], cells)[1]
 
 
 def test_a_docstring_and_a_comment_call_nothing() -> None:

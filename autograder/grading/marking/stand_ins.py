@@ -4,6 +4,7 @@ It does not matter what is wrong with the earlier answer: its values, its shapes
 code chooses the arguments of the course's functions, so their sizes are limited: these functions run in our memory.
 """
 
+import ast
 import contextlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -17,7 +18,14 @@ from autograder.course import Role
 from autograder.errors import StudentError
 from autograder.grading.messages import Task, TaskCell
 from autograder.grading.sandbox.session import Session
-from autograder.grading.source_names import bound_names, defined_names, linking_names, mentioned_words, without_names
+from autograder.grading.source_names import (
+    bound_names,
+    defined_names,
+    linking_names,
+    mentioned_words,
+    parsed_cell,
+    without_names,
+)
 from autograder.script.answer import Absent
 
 MOST_ELEMENTS = 2**24  # the largest product of all whole numbers in a call
@@ -91,9 +99,17 @@ def _reached(cell: TaskCell, cells: list[TaskCell]) -> tuple[set[str], set[str]]
         waiting += [
             other.source
             for other in cells
-            if other.role != Role.TEST and other is not cell and new & bound_names(other.source)
+            if other.role != Role.TEST and other is not cell and new & _changed_by(other.source)
         ]
     return names, words
+
+
+def _changed_by(source: str) -> set[str]:
+    """Return the names that a cell defines, or sets an attribute of, as in ``Layer.forward = forward``."""
+    tree = parsed_cell(source)
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)] if tree else []
+    owners = [node.value for node in attributes if isinstance(node.ctx, ast.Store)]
+    return bound_names(source) | {owner.id for owner in owners if isinstance(owner, ast.Name)}
 
 
 def within_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
