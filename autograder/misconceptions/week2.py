@@ -124,6 +124,8 @@ numbers(WEEK, "encode_by_hand", "degrees", by_hand(lambda p: waves(math.radians(
         0.5, "Your calculator works in degrees; the angles are in radians.")
 numbers(WEEK, "encode_by_hand", "i_over_d", by_hand(lambda p: waves(p, 1, 1, 0.1, 0.1)),
         1.5, "Your second frequency is 10000^(-1/4) = 0.1: the exponent is 2t/d with t = 1, so it is 10000^(-2/4) = 0.01.")
+numbers(WEEK, "encode_by_hand", "i_over_d_rounded", {key: round(value, 4) for key, value in by_hand(lambda p: waves(p, 1, 1, 0.1, 0.1)).items()},
+        1.5, "Your second frequency is 10000^(-1/4) = 0.1: the exponent is 2t/d with t = 1, so it is 10000^(-2/4) = 0.01.")
 numbers(WEEK, "encode_by_hand", "from_one", by_hand(lambda p: encoded(p + 1)),
         2.5, "Your positions start at 1: PE(0) belongs to the angle 0, so it is 0, 1, 0, 1.")
 numbers(WEEK, "encode_by_hand", "swapped", by_hand(lambda p: [encoded(p)[c] for c in (1, 0, 3, 2)]),
@@ -369,6 +371,8 @@ edited(shift_plain, "shift_swapped", 0, DIAGNOSES["swapped shift"], ("c, s = mat
                                                                 "s, c = math.cos(angle), math.sin(angle)"))
 edited(shift_plain, "shift_mirrored", 0, DIAGNOSES["mirrored"], ("= -s, c", "= s, c"))
 edited(shift_plain, "shift_i_over_d", 0, DIAGNOSES["i/d"], ("(-2 * t / d_model)", "(-t / d_model)"))
+edited(shift_plain, "shift_channel_exponent", 0, DIAGNOSES["channel"],
+       ("M[b, a], M[b, b] = -s, c", "M[b, a], M[b, b] = -math.sin(offset * base ** (-b / d_model)), math.cos(offset * base ** (-b / d_model))"))
 edited(shift_plain, "shift_d_minus_two", 0, DIAGNOSES["d-2"], ("(-2 * t / d_model)", "(-2 * t / max(d_model - 2, 1))"))
 edited(shift_plain, "shift_positive_exponent", 0, DIAGNOSES["positive"], ("(-2 * t", "(2 * t"))
 edited(shift_plain, "shift_one_too_far", 0, DIAGNOSES["one too far"], ("angle = offset", "angle = (offset + 1)"))
@@ -501,6 +505,7 @@ edited(LearnedPlain, "learned_x_alone", 0, DIAGNOSES["x alone"], ("(x + rows)", 
 edited(LearnedPlain, "learned_batch_axis", 0, DIAGNOSES["batch axis"], ("rows = self.pe[:n]", "rows = self.pe[:x.shape[0], None]"))
 edited(LearnedPlain, "learned_from_one", 0, DIAGNOSES["other rows"],
        ("rows = self.pe[:n]", "rows = self.pe[torch.arange(1, n + 1) % self.max_len]"))
+edited(LearnedPlain, "learned_second_row_first", 0, DIAGNOSES["other rows"], ("self.pe[:n]", "self.pe[1 : n + 1]"))
 edited(LearnedPlain, "learned_last_rows", 0, DIAGNOSES["other rows"], ("self.pe[:n]", "self.pe[self.max_len - n:]"))
 edited(LearnedPlain, "learned_backwards", 0, DIAGNOSES["other rows"], ("self.pe[:n]", "self.pe[:n].flip(0)"))
 edited(LearnedPlain, "learned_same_row", 0, DIAGNOSES["same row"], ("self.pe[:n]", "self.pe[0]"))

@@ -129,6 +129,7 @@ SAYS = {
     "sinks shared out": "Your sinks are shared out over the texts of the batch; every text has them all, one per head.",
     "adds up to 1": "Your weights add up to 1: the sink's share must be missing from them.",
     "not exponentiated": "You add the sink itself to the sum; it is a logit, so exp(sink) is added.",
+    "sink not shifted": "You subtract the largest score from the scores alone; the sink's logit must be less by the same number.",
     "sink sign": "Your sink has the wrong sign: exp(sink) joins the sum.",
     "zero sink": "Your sink is a logit of 0 in all heads, whatever `sinks` says.",
     "heads together": "The sinks of all heads join every row; a row has the one of its own head.",
@@ -823,6 +824,12 @@ def sink_less_the_largest_not_exponentiated(scores, sinks):
     largest = scores.amax(dim=-1, keepdim=True)
     top = torch.exp(scores - largest)
     return top / (top.sum(dim=-1, keepdim=True) + (sinks.view(1, -1, 1, 1) - largest))
+
+
+@wrong(WEEK, "softmax_with_sink", 0, SAYS["sink not shifted"])
+def sink_not_shifted(scores, sinks):
+    top = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
+    return top / (top.sum(dim=-1, keepdim=True) + sinks.exp().view(1, -1, 1, 1))
 
 
 @wrong(WEEK, "softmax_with_sink", 1.5, SAYS["nan row"])

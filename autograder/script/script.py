@@ -279,8 +279,9 @@ class Entry(Agrees):
             return None
         return float(value)
 
-    def is_rounded(self, number: float) -> bool:
-        return not is_count(self.tolerance) and is_rounded(number, float(self.due))
+    def is_rounded(self, number: float, of: float) -> bool:
+        """Whether ``number`` is ``of`` rounded to fewer than four digits."""
+        return not is_count(self.tolerance) and is_rounded(number, of)
 
 
 @dataclass(eq=False)

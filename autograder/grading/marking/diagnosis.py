@@ -17,7 +17,7 @@ from autograder.grading.marking.result_cache import ResultCache
 from autograder.script.answer import Given, Raised
 from autograder.script.compare import difference
 from autograder.script.question import Local
-from autograder.script.script import Hint, Mistake, Step
+from autograder.script.script import Entry, Hint, Mistake, Step
 
 AFTER_OTHERS = (
     "A call that is right by itself is wrong after other calls. (What you keep from one call must not change the next.)"
@@ -173,16 +173,18 @@ class Diagnosis:
 
     def _reproduces(self, mistake: Mistake, record: Record) -> bool:
         """Whether the mistake gives the student's value or error. Values may differ within the step's tolerance: two
-        implementations of one mistake agree no better than two right ones."""
-        answer = record.answer
+        implementations of one mistake agree no better than two right ones. A hand computation may be rounded further."""
+        answer, step = record.answer, record.step
         try:
             value = self._mistaken(mistake, record)
         except StudentError as error:
             return isinstance(answer, Raised) and _pattern(error) == _pattern(answer.error)
+        if isinstance(step, Entry) and (number := step.number(answer)) is not None and step.is_rounded(number, value):
+            return math.isclose(number, value, rel_tol=0.01, abs_tol=5e-4)  # else it may be another number, rounded
         return (
             isinstance(answer, Given)
-            and not difference(answer.value, value, record.step.tolerance)
-            and _is_typed_alike(answer.value, value, record.step)
+            and not difference(answer.value, value, step.tolerance)
+            and _is_typed_alike(answer.value, value, step)
         )
 
 

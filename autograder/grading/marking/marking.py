@@ -220,7 +220,7 @@ def _of_entries(trial: Trial, named: list[str]) -> list[str]:
     """Return what to say of a hand computation: rounded too far, a slip in one entry, or else what ``named`` says."""
     entries = [(it.step, it.step.number(it.answer), it.met) for it in trial.records if isinstance(it.step, Entry)]
     wrong = [(step, number) for step, number, met in entries if not met]
-    rounded = [number for step, number in wrong if number is not None and step.is_rounded(number)]
+    rounded = [number for step, number in wrong if number is not None and step.is_rounded(number, float(step.due))]
     if wrong and len(rounded) == len(wrong) and any(significant_digits(number) > 1 for number in rounded):
         return [ROUNDED_TOO_FAR]
     if not named and len(wrong) == 1 and wrong[0][1] is not None and len(entries) > 2:
