@@ -100,12 +100,13 @@ def linking_names(source: str) -> frozenset[str]:
     return frozenset(node.name for node in _statements(tree.body) if isinstance(node, NAMED)) | {*foreign_names(source)}
 
 
-def mentioned_words(source: str) -> set[str]:
+@lru_cache(maxsize=256)
+def mentioned_words(source: str) -> frozenset[str]:
     """Return the words of a cell's code, those in its strings among them, but not those of docstrings and comments. If
     it does not parse, all its words."""
     tree = parsed_cell(source)
     if tree is None:
-        return set(WORD.findall(source))
+        return frozenset(WORD.findall(source))
     nodes = list(ast.walk(tree))
     alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # a string alone says, and does, nothing
     strings = [
@@ -113,8 +114,15 @@ def mentioned_words(source: str) -> set[str]:
         for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone
     ]
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
     return names.union(*map(WORD.findall, strings))
+
+
+@lru_cache(maxsize=256)
+def is_plain_python(source: str) -> bool:
+    """Whether IPython would run a cell as it is. A bare name on a single line may be a magic, and Python takes a copied
+    prompt for an annotation."""
+    return "\n" in source.strip() and "In [" not in source and parsed(source) is not None
 
 
 def parsed_cell(source: str) -> ast.Module | None:

@@ -8,6 +8,7 @@ import ast
 import contextlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
 from inspect import isclass
 from types import CodeType
 from typing import Any
@@ -104,6 +105,7 @@ def _reached(cell: TaskCell, cells: list[TaskCell]) -> tuple[set[str], set[str]]
     return names, words
 
 
+@lru_cache(maxsize=256)  # asked for every answer that lost points
 def _changed_by(source: str) -> set[str]:
     """Return the names that a cell defines, or sets an attribute of, as in ``Layer.forward = forward``."""
     tree = parsed_cell(source)

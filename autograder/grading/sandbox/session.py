@@ -21,6 +21,7 @@ from autograder.grading.sandbox.sandbox import Job, Sandbox
 from autograder.grading.sandbox.watch import Watch
 from autograder.grading.sandbox.worker.tensors import tensors_in
 from autograder.grading.sandbox.worker.wire import Decoder, Encoder, PeerGone, PeerSlow, WireError, as_json
+from autograder.grading.source_names import is_plain_python
 from autograder.script.context import fill
 from autograder.script.question import Plan, Question
 
@@ -48,6 +49,7 @@ class Session:
         self._aside: list[str] = []  # functions that raise when they are called, in this fork
         self._ahead = Ahead()
         self._looked_up = NOTHING_KNOWN  # the names looked up after the last cell, the values found and their payload
+        self._has_rested = False  # whether nothing was asked since a cell ended, and its processes were counted
         self._called = ""  # the function that was called last: failures of its gradients count for it
         self._job: Job | None = sandbox.open(files, seed)
 
@@ -200,7 +202,8 @@ class Session:
     def _execute(self, cell: str, source: str, names: Sequence[str] = ()) -> tuple[dict[str, Any], bytes]:
         self._set_aside_crashed()
         self._looked_up = NOTHING_KNOWN
-        asked = {"op": "execute", "cell": cell, "source": source, "names": list(names)}
+        plain = is_plain_python(source)
+        asked = {"op": "execute", "cell": cell, "source": source, "plain": plain, "names": list(names)}
         return self._request(asked, self.limits.cell_cpu, culprit=CELL + cell)
 
     def _ask_ahead(self, planned: Planned) -> tuple[dict[str, Any], bytes]:
@@ -249,7 +252,8 @@ class Session:
         wall_seconds = idle_seconds * (STARVED if job.tree else 1)
         if budget.is_spent or self.crashes.is_known(culprit):
             cpu_seconds = idle_seconds = min(cpu_seconds, limits.retry)
-        monitor = UsageMonitor(job, cpu_seconds, idle_seconds, limits, budget, grace, counts_threads=cell is not None)
+        counts_threads, self._has_rested = cell is not None and not self._has_rested, False
+        monitor = UsageMonitor(job, cpu_seconds, idle_seconds, limits, budget, grace, counts_threads)
         deadline = time.monotonic() + wall_seconds  # for all frames together
         watch = Watch(monitor.look)
         try:
@@ -271,6 +275,7 @@ class Session:
                 raise WireError("reply to another request")
             if cell is not None:
                 monitor.look()  # charge this cell for what it leaves running
+                self._has_rested = True
                 if monitor.more_threads > 0 and not self._cells_with_orphans.intersection(self._history):
                     # Otherwise an earlier cell's processes may have started them: a run without that cell will show.
                     self._cells_with_orphans.add(cell)

@@ -8,6 +8,7 @@ import bdb
 import builtins
 import contextlib
 import itertools
+import linecache
 import math
 import os
 import random
@@ -93,6 +94,7 @@ class Notebook:
 
     def execute(self, header: dict[str, Any], decoder: Decoder, encoder: Encoder) -> dict[str, Any]:
         torch.set_grad_enabled(self.records_gradients)
+        self.shell.is_plain = header["plain"]
         result = self.shell.run_cell(header["source"], store_history=False, cell_id=header.get("cell"))
         self.records_gradients = torch.is_grad_enabled()
         torch.set_grad_enabled(True)
@@ -321,10 +323,14 @@ def describe(error: BaseException) -> dict[str, Any]:
     except BaseException:
         message = "(the message could not be read)"
     line, stub = error.lineno if isinstance(error, SyntaxError) else None, False
-    for frame in traceback.extract_tb(error.__traceback__):
+    for frame, number in traceback.walk_tb(error.__traceback__):
         stub = False  # a library that the cell calls raises NotImplementedError, too
-        if "ipykernel" in frame.filename or "ipython-input" in frame.filename or frame.filename.startswith("<"):
-            line, stub = frame.lineno, (frame.line or "").partition("#")[0].strip() == "raise NotImplementedError"
+        file = frame.f_code.co_filename
+        if "ipykernel" in file or "ipython-input" in file or file.startswith("<"):
+            line, stub = (
+                number,
+                linecache.getline(file, number).partition("#")[0].strip() == "raise NotImplementedError",
+            )
     return {
         "types": [c.__name__[:80] for c in type(error).__mro__][:20],
         "message": message,
@@ -346,8 +352,8 @@ def run_notebook(connection: Connection, shell: Any, job: dict[str, Any], lent: 
     sys.path.insert(0, job["directory"])
     random.seed(job["seed"])
     np.random.seed(job["seed"])  # noqa: NPY002  the generator that students' code uses
-    if job["device"] != "cuda":  # torch.manual_seed would take 1.5 ms to record its caller for a later GPU
-        torch.cuda.manual_seed_all = torch.xpu.manual_seed_all = lambda seed: None
+    if job["device"] != "cuda":  # torch.manual_seed would take 3 ms to record its caller for a later GPU
+        torch.cuda.manual_seed_all = torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = lambda seed: None
     torch.manual_seed(job["seed"])
     notebook = Notebook(connection, shell, job["device"], lent)
     connection.send({"hello": job["token"]})

@@ -1,11 +1,9 @@
 """IPython without a terminal or a kernel; it keeps what a cell prints and shows as data."""
 
-import ast
 import base64
 import builtins
 import io
 import sys
-import warnings
 from typing import Any
 
 from IPython.core.displayhook import DisplayHook
@@ -97,6 +95,8 @@ class Shell(InteractiveShell):
     displayhook_class = Type(ResultHook)
     display_pub_class = Type(Publisher)
 
+    is_plain = False  # whether IPython would leave the next cell as it is, so that it need not look for magics
+
     def showtraceback(self, *args: Any, **kwargs: Any) -> None:
         pass
 
@@ -120,7 +120,8 @@ class Shell(InteractiveShell):
 
     def transform_cell(self, raw_cell: str) -> str:
         """Skip the search for magics in a cell of plain Python: it takes longer than most cells."""
-        if is_plain_python(raw_cell):
+        is_plain, self.is_plain = self.is_plain, False
+        if is_plain:
             return raw_cell.rstrip("\n") + "\n"
         transformed: str = super().transform_cell(raw_cell)  # type: ignore[no-untyped-call]
         return transformed
@@ -128,20 +129,6 @@ class Shell(InteractiveShell):
     def should_run_async(self, raw_cell: str, **options: Any) -> bool:
         """Have IPython compile a cell to find out only if it contains ``await`` or ``async``."""
         return ("await" in raw_cell or "async" in raw_cell) and super().should_run_async(raw_cell, **options)
-
-
-def is_plain_python(cell: str) -> bool:
-    """Whether IPython would leave the cell as it is. A bare name on a single line may be a magic, and Python takes a
-    copied prompt for an annotation."""
-    if "\n" not in cell.strip() or "In [" in cell:
-        return False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they appear when the cell is run
-            ast.parse(cell)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def no_keyboard(prompt: object = "") -> str:
