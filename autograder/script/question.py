@@ -128,13 +128,9 @@ class Local(Asked):
 class _Recording(Local):
     """An object of this process that writes down what it is asked."""
 
-    def __init__(self, subject: Any, log: "_Log", number: int | None = None, is_aside: bool = False) -> None:
+    def __init__(self, subject: Any, log: "_Log", number: int | None = None) -> None:
         super().__init__(subject)
-        self._log, self._number, self._is_aside = log, number, is_aside
-
-    def beside(self, other: Any) -> Any:
-        """Record another object too. Its questions come in between and are never sent ahead."""
-        return _Recording(other, self._log, is_aside=True) if callable(other) else other
+        self._log, self._number = log, number
 
     def parameter_gradients(self, x: torch.Tensor, weigh: Callable[[Any], torch.Tensor]) -> list[Any]:
         question = Question(None, None, (x.clone().requires_grad_(),), {})
@@ -144,10 +140,10 @@ class _Recording(Local):
         return self._noted(question, lambda: self._answer(question))
 
     def _noted(self, question: Question, call: Callable[[], Any]) -> Any:
-        number = self._log.note(replace(question, made_by=self._number), self._is_aside)
+        number = self._log.note(replace(question, made_by=self._number))
         value = plain(call())
         if callable(value) and not isinstance(value, torch.Tensor):
-            return _Recording(value, self._log, number, self._is_aside)
+            return _Recording(value, self._log, number)
         self._log.has_given_values = True
         return trees.tree_map(_disturbed, value) if self._log.disturbs else value
 
@@ -162,12 +158,12 @@ class _Log:
         self.has_given_values = False
         self.may_depend = False
 
-    def note(self, question: Question, is_aside: bool) -> int:
+    def note(self, question: Question) -> int:
         """Keep a new question, with copies of its tensors."""
         self.may_depend |= self.has_given_values
         question.args = trees.tree_map_only(torch.Tensor, _copied, question.args)
         question.kwargs = trees.tree_map_only(torch.Tensor, _copied, question.kwargs)
-        question.is_plain = not is_aside and not any(
+        question.is_plain = not any(
             callable(leaf) and not isinstance(leaf, torch.Tensor)
             for leaf in trees.tree_leaves((question.args, question.kwargs))
         )
@@ -183,15 +179,9 @@ def recorded(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
     if log.may_depend:
         _asked(probe, right, others)
         for number, question in enumerate(log.questions):
-            if number >= len(others.questions) or not asks_the_same(question, others.questions[number]):
+            if number >= len(others.questions) or not _asks_the_same(question, others.questions[number]):
                 question.is_plain = False
     return answer, log.questions
-
-
-def noted(probe: Probe, right: Any) -> tuple[Answer, list[Question]]:
-    """Like ``recorded``, but without the test for such questions: the student can read this probe anyway."""
-    log = _Log(disturbs=False)
-    return _asked(probe, right, log), log.questions
 
 
 def _asked(probe: Probe, right: Any, log: _Log) -> Answer:
@@ -219,7 +209,7 @@ def _disturbed(value: Any) -> Any:
     return value + 1 if type(value) in (int, float) else value
 
 
-def asks_the_same(one: Question, other: Question) -> bool:
+def _asks_the_same(one: Question, other: Question) -> bool:
     """Whether these are the same call with the same arguments, whichever object is called."""
     if (one.method, one.again, one.slope) != (other.method, other.again, other.slope):
         return False

@@ -22,7 +22,7 @@ from autograder.manifest import MANIFEST, entry
 from autograder.misconceptions.bank import NAMES, bank
 from autograder.script.answer import Absent, Given, answer_of
 from autograder.script.compare import Tolerance, difference
-from autograder.script.question import Local, noted, plain
+from autograder.script.question import Local, plain, recorded
 from autograder.script.script import NOT_FOLLOWED, Exercise, FollowsDevice
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -306,7 +306,7 @@ def test_no_block_but_that_of_the_device_leaves_the_cpu(case):
     for step in script.steps:
         places = {
             leaf.device.type
-            for question in noted(step.probe, test.right)[1]
+            for question in recorded(step.probe, test.right)[1]
             for leaf in tree_leaves((question.args, question.kwargs))
             if isinstance(leaf, torch.Tensor)
         }

@@ -26,9 +26,9 @@ def live(*args: Any) -> Question:
     return Question(None, None, args, {}, is_plain=False)
 
 
-def a_plan(blocks: list, is_sure: bool = True) -> Ahead:
+def a_plan(blocks: list) -> Ahead:
     ahead = Ahead()
-    ahead.plan("f", blocks, is_sure)
+    ahead.plan("f", blocks)
     return ahead
 
 
@@ -65,13 +65,6 @@ def test_nothing_is_sent_after_what_a_gradient_may_be_asked_of() -> None:
     assert sent_with_the_next(ahead) == 0
 
 
-def test_what_changes_a_module_is_not_sent_ahead_of_questions_that_may_turn_out_others() -> None:
-    for is_sure in (False, True):
-        ahead = a_plan([[("a", [plain(), Question(None, "to", (torch.bfloat16,), {})])]], is_sure)
-        ahead.go_to("a", goes_well=True)
-        assert sent_with_the_next(ahead) == is_sure
-
-
 def test_another_call_than_was_expected_is_asked_by_itself() -> None:
     ahead = a_plan([[("a", [plain(1)]), ("b", [plain(2)])]])
     ahead.go_to("a", goes_well=False)
@@ -81,14 +74,6 @@ def test_another_call_than_was_expected_is_asked_by_itself() -> None:
     assert ahead.next("f", plain()) is None
     ahead.go_to("b", goes_well=False)
     assert sent_with_the_next(ahead) == 0
-
-
-def test_where_it_is_not_sure_what_is_asked_the_arguments_are_compared() -> None:
-    ahead = a_plan([[("a", [plain(torch.ones(2), 1), plain(2)])]], is_sure=False)
-    ahead.go_to("a", goes_well=True)
-    for other in (plain(torch.zeros(2), 1), plain(torch.ones(2), True), plain(torch.ones(3), 1), plain(torch.ones(2))):
-        assert ahead.next("f", other) is None
-    assert ahead.next("f", plain(torch.ones(2), 1)) is not None
 
 
 def test_a_step_that_is_left_out_gives_back_what_was_sent_for_it() -> None:

@@ -93,7 +93,7 @@ def test_marks_of_a_merge_conflict_are_named() -> None:
 def test_what_is_not_the_students_fault_costs_no_points(kind: type[Exception]) -> None:
     cell = TaskCell("f_tests", Role.TEST, "raise error", points=2.0)
     with pytest.raises(kind):
-        _run_test(cell, None, Marking(), {"error": kind("ours")}, {}, {}, [], Result("ada"))
+        _run_test(cell, None, Marking(), {"error": kind("ours")}, {}, [], Result("ada"))
 
 
 @pytest.mark.parametrize(

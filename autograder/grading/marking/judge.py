@@ -26,7 +26,6 @@ from autograder.grading.marking.marking import Marking, grading
 from autograder.grading.marking.stand_ins import from_its_cell, in_the_sandbox
 from autograder.grading.messages import Answer, Failure, Result, Task, TaskCell
 from autograder.grading.sandbox.outputs import CellRun
-from autograder.grading.sandbox.proxy import RemoteObject
 from autograder.grading.sandbox.sandbox import Sandbox
 from autograder.grading.sandbox.session import Session
 from autograder.grading.source_names import (
@@ -40,7 +39,6 @@ from autograder.grading.source_names import (
     statements,
 )
 from autograder.script.answer import Absent
-from autograder.script.question import noted
 from autograder.script.verdict import Criterion, Verdict
 
 _compiled = lru_cache(maxsize=256)(compile)  # the instructor's cells are the same for everybody
@@ -99,19 +97,25 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
     failed: dict[str, str] = {}  # by name: why it is not defined
     given: list[TaskCell] = []
     rights = {exercise.grade_id: exercise.right for exercise in hidden_tests(task.assignment)}
-    for place, cell in enumerate(task.cells):
+    cells = _checks_last(task.cells)
+    lost: list[float] = []  # points, in each hidden test of the last answer
+    for place, cell in enumerate(cells):
         start = time.perf_counter()
         if cell.role == Role.TEST:
-            _run_test(cell, session, marking, trusted, rights, failed, given, result)
+            if cell.points or ((not lost or any(lost)) and not _calls_crashed(cell, session, trusted)):
+                _run_test(cell, session, marking, trusted, failed, given, result)
+            if cell.points:
+                lost.append(cell.points - result.scores[cell.id])
         elif cell.role == Role.STOCK_TEST:
             _run_stock_test(cell, session, result)
         else:
+            lost = []
             if cell.role == Role.SETUP:
                 trusted |= _names_given(cell.source, frozenset(task.files.items()))
                 torch.default_generator.manual_seed(STUDENT_SEED)  # the same for everybody
             elif cell.role == Role.LOCKED:
                 given.append(cell)
-            wanted = _wanted_next(task.cells[place + 1 :], trusted)
+            wanted = _wanted_next(cells[place + 1 :], trusted)
             run = _execute(cell, session, wanted)
             if run.error is not None:
                 names = {*cell.defines, *defined_names(cell.source)}
@@ -130,6 +134,20 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
             if cell.role == Role.ANSWER and (said := _needs(cell.source, failed.keys() - rights, failed, session)):
                 marking.remarks |= dict.fromkeys(cell.defines, said)
         result.seconds[cell.id] = round(time.perf_counter() - start, 4)
+
+
+def _checks_last(cells: Sequence[TaskCell]) -> list[TaskCell]:
+    """Return the cells with each visible check below the hidden tests of its answer. It earns nothing, so it runs only
+    to say what else is wrong with an answer that lost points."""
+    found: list[TaskCell] = []
+    for _, group in itertools.groupby(cells, lambda cell: cell.role == Role.TEST):
+        found += sorted(group, key=lambda cell: cell.role == Role.TEST and not cell.points)
+    return found
+
+
+def _calls_crashed(check: TaskCell, session: Session, trusted: dict[str, Any]) -> bool:
+    """Whether a visible check calls a function that has hung or died: it could only say that this is not run again."""
+    return bool(session.crashes.functions.intersection(free_names(check.source, trusted)))
 
 
 def _wanted_next(cells: Sequence[TaskCell], trusted: dict[str, Any]) -> list[str]:
@@ -205,7 +223,6 @@ def _run_test(
     session: Session,
     marking: Marking,
     trusted: dict[str, Any],
-    rights: dict[str, Any],
     failed: dict[str, str],
     given: list[TaskCell],
     result: Result,
@@ -219,8 +236,6 @@ def _run_test(
             if set(helper.defines) & set(names):
                 session.execute(helper.id, helper.source, names)
         objects = _student_objects(session, names, failed)
-        if not cell.points:
-            _begin_check(cell, objects, trusted, rights, marking)
         namespace = trusted | objects
         with contextlib.redirect_stdout(printed):
             exec(_compiled(cell.source, "<test>", "exec"), namespace)
@@ -252,29 +267,6 @@ def _run_test(
 
 
 NOT_WRITTEN = "an answer that is called here is not written yet (NotImplementedError)"
-
-
-def _begin_check(
-    cell: TaskCell, objects: dict[str, Any], trusted: dict[str, Any], rights: dict[str, Any], marking: Marking
-) -> None:
-    """Announce a visible check's questions to the answer that it is about, the last of those that it uses. They are
-    recorded once per class with the right answers, and the random generator is reset afterwards. A question made from a
-    right answer may reveal it. That is harmless: this check earns no points, and hidden tests use other inputs."""
-    if not objects or not objects.keys() <= rights.keys():
-        return
-    name = max(objects, key=list(rights).index)
-    answer = objects[name]
-    if not isinstance(answer, RemoteObject):
-        return
-
-    def check(subject: Any) -> None:
-        given = {other: subject.beside(rights[other]) for other in objects} | {name: subject}
-        with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(io.StringIO()):
-            exec(_compiled(cell.source, "<test>", "exec"), trusted | given)
-
-    questions = marking.cache.recall((cell.source, name), lambda: noted(check, rights[name])[1])
-    answer.begin([[(cell.id, questions)]], is_sure=False)
-    answer.at(cell.id, goes_well=True)
 
 
 def _run_stock_test(cell: TaskCell, session: Session, result: Result) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autograder.grading.sandbox.worker.wire import Encoder, as_json
-from autograder.script.question import Plan, Question, asks_the_same
+from autograder.script.question import Plan, Question
 
 ROOM = 2**16  # bytes sent ahead
 
@@ -35,18 +35,18 @@ class Ahead:
     def __init__(self) -> None:
         self.subject: Any = None
         self._step: Any = None
-        self._goes_well, self._is_sure = False, True
+        self._goes_well = False
         self._planned: deque[Planned] = deque()
         self._sent: deque[Planned] = deque()
         self._places: dict[Any, int] = {}  # the steps' positions in the script
         self._serials: dict[tuple[Any, int], int] = {}  # under which the questions of this script were sent
 
-    def plan(self, subject: Any, script: Plan, is_sure: bool = True) -> list[int]:
+    def plan(self, subject: Any, script: Plan) -> list[int]:
         """Begin a script. Returns the serials of what was sent and will not be asked any more."""
         left = [planned.serial for planned in self._sent]
         self._sent.clear()
         self._serials.clear()
-        self.subject, self._step, self._is_sure = subject, None, is_sure
+        self.subject, self._step = subject, None
         self._planned = deque(
             Planned(block, step, number, question)
             for block, steps in enumerate(script)
@@ -80,8 +80,6 @@ class Ahead:
             return None
         if expected.method != question.method or (expected.make is None) != (question.make is None):
             return None
-        if not self._is_sure and not asks_the_same(question, expected):
-            return None
         queue.popleft()
         return planned if planned.question.is_plain else None
 
@@ -94,8 +92,6 @@ class Ahead:
         while self._planned and not last.question.keeps_graph and self._planned[0].question.is_plain:
             if self._planned[0].block != first.block and not self._goes_well:
                 break
-            if self._planned[0].question.method and not self._is_sure:
-                break  # it may change a module, and something else may be asked of that module before
             text, payload = _encoded(self._planned[0].question)
             room -= len(text) + len(payload)
             if room < 0:

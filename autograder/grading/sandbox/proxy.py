@@ -39,7 +39,7 @@ class Caller(Protocol):
     def call(self, target: "RemoteObject", question: Question, watched: Sequence[Any] = ()) -> Returned:
         """Ask the question, or read its reply if it was sent ahead."""
 
-    def begin(self, subject: "RemoteObject", script: Plan, is_sure: bool = True) -> None:
+    def begin(self, subject: "RemoteObject", script: Plan) -> None:
         """Announce what ``subject`` will be asked."""
 
     def at(self, step: Any, goes_well: bool) -> None:
@@ -57,8 +57,8 @@ class RemoteObject(Asked):
         self._session, self._number, self._name, self._origin = session, number, name, origin or name or ""
         self._generation = session.generation
 
-    def begin(self, script: Plan, is_sure: bool = True) -> None:
-        self._session.begin(self, script, is_sure)
+    def begin(self, script: Plan) -> None:
+        self._session.begin(self, script)
 
     def at(self, step: Any, goes_well: bool) -> None:
         self._session.at(step, goes_well)

@@ -113,10 +113,9 @@ class Session:
         except WireError as error:
             raise garbage(error) from error
 
-    def begin(self, subject: RemoteObject, script: Plan, is_sure: bool = True) -> None:
-        """Begin a script: some of its questions may be sent before they are asked. Unless ``is_sure``, each question is
-        compared with the script when it is asked."""
-        self._drop(self._ahead.plan(subject, script, is_sure))
+    def begin(self, subject: RemoteObject, script: Plan) -> None:
+        """Begin a script: some of its questions may be sent before they are asked."""
+        self._drop(self._ahead.plan(subject, script))
 
     def at(self, step: Any, goes_well: bool) -> None:
         """Go to ``step``, and drop what was sent ahead for the steps before it."""
