@@ -104,6 +104,8 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
         if cell.role == Role.TEST:
             if cell.points or ((not lost or any(lost)) and not _calls_crashed(cell, session, trusted)):
                 _run_test(cell, session, marking, trusted, failed, given, result)
+            else:
+                result.scores[cell.id] = 0.0
             if cell.points:
                 lost.append(cell.points - result.scores[cell.id])
         elif cell.role == Role.STOCK_TEST:
