@@ -106,7 +106,7 @@ class Marking:
         return _of_entries(trial, list(dict.fromkeys(found + trial.named)))
 
     def _is_right_alone(self, trial: Trial, student: Any) -> bool | None:
-        """Whether a fresh answer gets the first failure right, since visible checks may have left something behind;
+        """Whether a fresh answer gets the first failure right, since earlier calls may have left something behind;
         ``None`` if there is none to ask."""
         first = first_failure(trial.records)
         if first is None or (isinstance(first.answer, Raised) and first.answer.error.was_stopped):
