@@ -99,11 +99,16 @@ def loss(model, length, reach=None, visible=None, window=None, scores=arms.rotar
     return sum(losses) / len(losses)
 
 
-def run_language(seed):
-    model, n = language_model(seed), max(LENGTHS)
+def few_keys(n):
+    """Return which keys are visible with few: the nearest, and others drawn from all before them."""
     shape = (8, 1, n, n)  # eight draws, each for every eighth window
     few = arms.drawn(arms.latest(n, NEAR).expand(shape), arms.latest(n).expand(shape), TRAINED)
-    few = few.repeat(extrapolation.WINDOWS // 8, 1, 1, 1)
+    return few.repeat(extrapolation.WINDOWS // 8, 1, 1, 1)
+
+
+def run_language(seed):
+    model, n = language_model(seed), max(LENGTHS)
+    few = few_keys(n)
     reaches = {reach: loss(model, n, reach) for reach in REACHES}
     windows = {count: loss(model, n, window=count) for count in WINDOWS}
     by_length = {
@@ -182,6 +187,12 @@ def run_together(seed):
     }
 
 
+def run_few_together(seed):
+    """Few keys, where all distances beyond 63 are one and the same new one: do more keys harm by new distances alone?"""
+    model, n = language_model(seed), max(LENGTHS)
+    return {far: loss(model, n, sent_to(far), few_keys(n), scores=arms.scores_at) for far in (127, 200)}
+
+
 @torch.no_grad()
 def run_layers(seed):
     """Share of needles that the shipped ALiBi model finds among the far ones of 1,024 tokens, for each value that it
@@ -225,6 +236,7 @@ def measure():
         RECORD.measure("which", seed, run_which)
         RECORD.measure("t5", seed, run_t5)
     RECORD.measure("together", 0, run_together)
+    RECORD.measure("few together", 0, run_few_together)
     RECORD.measure("layers", 0, run_layers)
 
 
@@ -273,7 +285,9 @@ def section():
         ),
         *arms.text(
             f"""At 64 characters it has {RECORD.values("together", "at 64")[0]:.3f}; with pairs 4 to 7 at the angle 0
-            everywhere, {RECORD.values("together", "at 64, pairs 4 to 7 held still")[0]:.3f}."""
+            everywhere, {RECORD.values("together", "at 64, pairs 4 to 7 held still")[0]:.3f}. With the 64 keys, and
+            distances beyond 63 counted as 127, it has {arms.mean(RECORD.values("few together", 127))}, counted as 200
+            {arms.mean(RECORD.values("few together", 200))}: more keys at one and the same new distance do harm, too."""
         ),
         *arms.table(
             "T5's bias, which meets no new bucket: the number of keys alone",

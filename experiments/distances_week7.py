@@ -171,7 +171,7 @@ def section():
             fewer keys in the cross-attention alone little, and together they do more than either. The ten keys always
             hold the right one, so hiding the others hides wrong answers, whether or not their number does harm. A
             distance of 9 was shown by the longest sources only: clipped at 4, 5 or 6, the encoder does better still, at
-            7 it does not, and pair 0 alone makes the difference between 6 and 7.
+            7 hardly (a little at length 15, not at 20), and pair 0 alone makes the difference between 6 and 7.
             Clipped or hidden makes no difference at 9. The decoder's own distances (ALiBi) change nothing. Ten keys
             drawn at random in the *encoder* do harm even at familiar distances: it has learned to see all its
             neighbours, so this arm is no clean one. **Left open:** with familiar distances and ten keys across

@@ -175,7 +175,7 @@ print(f"pairs with new angles at 4x: {new_pairs} of 32")
 # %% [markdown]
 # ## 2 · Position interpolation: squeeze the ruler
 #
-# The first idea is to divide all positions by $s$. With $s=4$ a text of $4L$ has the positions $0, \frac14, \frac24, \dots$, and no distance reaches $L$. Chen et al. (2023) and kaiokendev (2023) found it at the same time.
+# The first idea, **position interpolation** (PI), is to divide all positions by $s$. With $s=4$ a text of $4L$ has the positions $0, \frac14, \frac24, \dots$, and no distance reaches $L$. Chen et al. (2023) and kaiokendev (2023) found it at the same time.
 #
 # $$m \mapsto \frac ms\qquad\text{or, which is the same,}\qquad \theta_i\mapsto\frac{\theta_i}{s}\ \text{ for every pair.} \tag{2}$$
 #
@@ -241,7 +241,7 @@ week5.position_interpolation(position_interpolation)
 # %% [markdown]
 # ## 3 · NTK-aware scaling: slow down the slow ones
 #
-# Position interpolation does too much: the fast pairs were in no danger. The second idea changes the **base** $b$ instead of the positions (bloc97, 2023, a post on r/LocalLLaMA; restated in the YaRN paper, section 3.1). Replace $b$ by a larger $b'$. Pair $i$ then has the frequency $b'^{-2i/d}$:
+# Position interpolation does too much: the fast pairs were in no danger. The second idea changes the **base** $b$ instead of the positions (bloc97, 2023, a post on r/LocalLLaMA; restated in the YaRN paper, section 3.1). (NTK: the *neural tangent kernel* of the post's argument.) Replace $b$ by a larger $b'$. Pair $i$ then has the frequency $b'^{-2i/d}$:
 #
 # - pair 0 keeps its frequency, since $b'^{0}=1$;
 # - every later pair slows down, the last one most.
@@ -457,7 +457,7 @@ plt.show()
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# Near position 0 the two rotations hardly differ, and the last keys had nearly the current base: some eight keys at each end are nearly right (the figure averages 128). Between them the scores are lost, even for keys cached *within* the training length. With a moving base, cache keys before rotation.
+# Near position 0 the two rotations hardly differ, and the last keys had nearly the current base: some eight keys at each end are nearly right. Away from the ends the scores are badly wrong, even for keys cached *within* the training length. Between some 2,000 and 5,000 nothing is left of them. With a moving base, cache keys before rotation.
 # </details>
 
 # %% [markdown]
@@ -707,7 +707,7 @@ lab.moving_frequencies(ntk_base, yarn_frequencies, head_dim=32, original_len=512
 
 
 # %% [markdown]
-# **Figure 5.6. The stretch, to move.** How long each pair takes for one turn under your own functions ($d=32$, $L=512$). Shaded: pairs that complete a turn in training.
+# **Figure 5.6. The stretch, to move.** How long each pair takes for one turn under your own functions ($d=32$, $L=512$). Shaded: a turn takes at most 512 positions. Pairs whose *unscaled* point lies there complete a turn in training.
 
 # %% [markdown]
 # ## 6 · The comparison
@@ -942,9 +942,9 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# RoPE is the best at the training length, but not beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new: what grows is the number of keys in its last bucket.
+# RoPE is the best at the training length, but not beyond it. *No* curve falls below its value at 1x: none of the six gains from the longer context. T5's bias rises at every doubling although no bucket is new: its last one holds more and more keys.
 #
-# The learned table's rows beyond 64 were never trained. They are small (standard deviation 0.02), so its curve says little about learned tables.
+# The learned table's rows beyond 64 were never trained. They are small, so its curve says little about learned tables.
 #
 # The measure matters: in each of the five ALiBi runs the mean over *all* targets falls by 0.01 to 0.02 nats from 1x to 8x, while on the same last 32 the loss rises by 0.02 to 0.03.
 # </details>
@@ -1003,7 +1003,7 @@ if ENCODING == "alibi":
 
 
 # %% [markdown]
-# **Figure 5.8. Your own model.** Left: training; dashed, what a bigram model (one character back) reaches on the 96 windows of Figure 5.7. Right: how the loss changes with the length, for your model, the control (hollow) and the shipped models of 1,000 steps. Try `ENCODING = "t5"` or `"rope"`.
+# **Figure 5.8. Your own model.** Left: training; in grey, what a bigram model (one character back) reaches on the 96 windows of Figure 5.7. Right: how the loss changes with the length, for your model, the control (hollow) and the shipped models of 1,000 steps. Try `ENCODING = "t5"` or `"rope"`.
 
 # %% [markdown]
 # <details><summary>After you have run it</summary>
@@ -1086,7 +1086,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. expect the opposite for LLaMA: left unchanged, the model may produce "catastrophically high" scores beyond $L$; interpolated, it stays stable (abstract). Why LLaMA differs we do not know. One clue: at 2x our unchanged models lose just 0.4 nats per character, Llama 2 13B loses 7.4 per token (README and `eval_loss.py` of bojone/rerope). Part 4 of 5.8 asks what PI does to the model.
+# At 2x **position interpolation is worse than doing nothing in each of the five runs**, by 0.33 to 0.58 nats. From 4x on it is better. Chen et al. measured the opposite on LLaMA 7B: without further training its perplexity is above 1,000 at 2x, and with PI 16 at 4x (section 3.2, Tables 1 and 3). Why? One clue: at 2x our unchanged models lose just 0.4 nats per character, LLaMA 7B at least 4.9 per token ($\ln(1000/7.2)$). Part 4 of 5.8 asks what PI does to the model.
 #
 # Dynamic NTK is lowest at 8x not because it is dynamic, but because $c=8$ makes its stretch 57 there. With $c=1$ the stretch is 8, and its loss is that of NTK: 3.18.
 #
@@ -1388,7 +1388,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # Compare the two rows, then the two columns. A new distance need not do harm: count all distances beyond 63 as 87 or as 231, which training never showed, and the loss is only 1.43 or 1.42. Count them as 127, also new, and it is 2.66. Nor is every distance that training showed safe: count them as 63, which one query in 64 met, and the loss is 1.67.
 #
-# Distance 63 is one turn of pair 2, but pair 1 has its share. In the shipped model 63 has 1.73; with pair 1 alone counted as 31 it is 1.43, with pair 2 alone 1.46, with pair 0 alone 1.66. Keep the window of 8 in mind for part 3 of 5.8.
+# Distance 63 is one turn of pair 2, but pair 1 has its share. In the shipped model 63 has 1.73; with pair 1 alone counted as 31 it is 1.43, with pair 2 alone 1.46. Keep the window of 8 in mind for part 3 of 5.8.
 # </details>
 
 # %% [markdown]
@@ -1421,7 +1421,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # 1. Boundary (d/2) ln(L/2 pi)/ln(base) = 2.02: pairs 3 to 7 (five of eight) never complete a turn (half a point; accept an off-by-one in the count if the formula is right). Of these only pair 3, just past the boundary, matters: repairing it alone brings 1.44/1.76/2.37 at 2x/4x/8x (means of five seeds), all five 1.46/1.82/2.32, pairs 4 to 7 without it little (1.75/3.08/3.25; unrepaired 1.75/3.06/3.31). So meeting new angles is not enough to be in trouble (half a point; "all five are in trouble" gets none).
 # 2. The bias is a fixed slope times distance: a far key is penalised more than any key before, in the direction training has already shown; no new vectors or angles (half a point). A model that only looks at its last few dozen characters would have the same flat curve: the loss did not fall below that of 1x (half a point).
-# 3. All keys at familiar distances (clipped at 31): 1.40 at 8x, against 1.37 at 1x and 3.31 unchanged; 64 keys at new distances: 2.56. So new distances do the damage; more keys cost 0.03 nats at familiar distances and 0.75 at new ones, where they offer more of these (half a point; the student's own run instead of the five seeds is fine; "keys have no part in it" alone gets none of this half). The clip takes away order and distance beyond 31, but no key; the window takes away the far keys themselves. The loss shows neither, since the model makes next to no use of far characters: a window of 8 has 1.40 (half a point).
+# 3. All keys at familiar distances (clipped at 31): 1.40 at 8x, against 1.37 at 1x and 3.31 unchanged; 64 keys at new distances: 2.56. So new distances do the damage; more keys cost 0.03 nats at familiar distances and 0.75 at new ones (half a point; a reason is not asked for; the student's own run instead of the five seeds is fine; "keys have no part in it" alone gets none of this half). The clip takes away order and distance beyond 31, but no key; the window takes away the far keys themselves. The loss shows neither, since the model makes next to no use of far characters: a window of 8 has 1.40 (half a point).
 # 4. PI slows the fast pairs too: neighbours that were 1 rad apart on pair 0 are half a radian apart; the local patterns on which character prediction relies are read with a wrong ruler, and no fine-tuning corrects it; slowing pair 0 alone (Figure 5.11) hurts at 2x, too: 2.09 instead of 1.75 (half a point). Mostly the choice of s: at the best s for each, YaRN leads by 0.05 (-0.01 to 0.12) at 8x instead of 1.15; at s = n/L pairs leave their arcs with NTK, which wants a larger s (half a point).
 # 5. Any expectation that the tables do not bear out, with mean and range, e.g. PI helps at once; all pairs that never turned must be repaired; more keys alone break RoPE; YaRN beats NTK by far; no encoding is competitive; a longer context lowers the loss; the temperature is what makes YaRN work (half a point). A limit: small model, characters, trained at 64, no fine-tuning, one text; ranking of large models not shown (half a point).
 # ### END MARK SCHEME
@@ -1432,7 +1432,7 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 #
 # 2. ALiBi subtracts slope × distance. A key at a distance never met is penalised more than any key before, in the direction training has already taught; there is no new vector and no new angle. But a model that looks at the last 30 characters only would have the same flat curve. The loss at 512 is not lower than at 64, so nothing shows that the other 448 characters are used.
 #
-# 3. With all 512 keys and distances clipped at 31 the loss is 1.40 (1.36 to 1.45), nearly that of 1x (1.37). With 64 keys at new distances it is 2.56 (2.30 to 2.81). So new distances do the damage, and more keys only add to it: going from 64 keys to all costs 0.03 nats at familiar distances and 0.75 at new ones, because more keys bring more new distances. The clip keeps every key but no longer knows which of two keys beyond 31 comes first; the window loses those keys altogether. The loss shows neither, since a window of 8 has 1.40, too: this model hardly uses far characters.
+# 3. With all 512 keys and distances clipped at 31 the loss is 1.40 (1.36 to 1.45), nearly that of 1x (1.37). With 64 keys at new distances it is 2.56 (2.30 to 2.81). So new distances do the damage, and more keys only add to it: going from 64 keys to all costs 0.03 nats at familiar distances and 0.75 at new ones: together, more keys at a harmful distance get more of the weight. The clip keeps every key but no longer knows which of two keys beyond 31 comes first; the window loses those keys altogether. The loss shows neither, since a window of 8 has 1.40, too: this model hardly uses far characters.
 #
 # 4. PI slows *all* pairs, pair 0 too. Characters are predicted mostly from near neighbours, and at 2x these are half a radian apart where the model learned one radian: 2.20 against 1.75. Figure 5.11 shows it: at 2x slowing pair 0 alone makes the loss worse (2.09). At 8x with $s=8$ pairs leave their arcs with NTK (3.18) and not with YaRN (2.03). But NTK only needs a larger $s$: at its best ($s=48$) it reaches 1.92, and YaRN 1.87 ($s=6$). Of the lead of 1.15 only 0.05 nats (−0.01 to 0.12 by seed) remain, too little for a ranking; the rest was the choice of $s$.
 #
@@ -1448,13 +1448,13 @@ lab.table(["the shipped model", *(f"{n // 64}x" for n in tested)],
 # %% [markdown]
 # <details><summary>After you have answered</summary>
 #
-# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Pairs 4 to 7 hardly serve as positions: held still, they cost the shipped model 0.002 nats at 64 characters. So it is plausible that their new angles do little harm. Figure 5.11 cannot acquit pairs 0 to 2: slowing them also spoils near distances, and that hides any gain at far ones. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
+# **New angles.** Five of the eight pairs meet them, but one repair does as much as all five. Pairs 4 to 7 hardly serve as positions: held still, they cost the shipped model 0.002 nats at 64 characters. So their new angles plausibly do little harm. Figure 5.11 does not acquit pairs 0 to 2: slowing them also spoils near distances, and still pairs 1 and 2 help at 4x in all five runs, by 0.12 to 0.37 nats. Clip these three alone at 31, and the loss at 8x falls from 3.31 to 1.79; clip pair 3 alone, and it falls to 2.08 (means of five seeds).
 #
 # How can pairs that have seen every angle do harm? A score adds up all pairs. At 127 pair 3 stands at a new angle, and pair 2 where it stands at distance 0. In the shipped model the loss at 8x is 3.12 with all far distances counted as 127. Pair 3 alone can mend most of it: 1.63 counted as 31, 1.56 as 47. Pair 2 alone mends half as 31 (2.17), half a turn away, and little as 47 (2.87).
 #
-# Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47. Nor does it take a new angle of pair 3: at 200 it is back at one that it knows, and the loss is 2.38. With pair 1, 3 or 2 alone counted as 31 it is 1.47, 1.58 or 1.70, and as 47 it is 1.63, 1.51 or 2.81.
+# Pair 2 does not decide by itself: at 251 it stands there too, pair 3 is back at an angle it knows, and the loss is 1.47. Nor does it take a new angle of pair 3: at 200 it is back at one that it knows, and the loss is 2.38.
 #
-# **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. T5's bias is different. It meets no new bucket, yet its loss rises by 0.69 with all keys and by only 0.06 with 64. So more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
+# **More keys.** In RoPE new distances do the damage, though not each of them: more keys cost 0.03 nats at distances up to 31 and 0.75 at new ones. It takes no *variety*: with all far keys counted as 127, the shipped model has 2.53 with 64 keys, 3.12 with all. T5's bias is different. It meets no new bucket, yet its loss rises by 0.69 with all keys and by only 0.06 with 64. So more keys can do harm alone. Left open: which 64 keys a language model needs, and why YaRN with $s=8$ still loses 0.66 nats at 8x (0.30 of them at 1x already), although no pair leaves its arc.
 #
 # **The order of far keys** is lost in ReRoPE's clipped scores, and coarse in Self-Extend's.
 #
@@ -1617,7 +1617,7 @@ lab.table(["mean (range over 5 seeds)", *(f"{n // 64}x" for n in lengths_n)],
 #
 # The filler loss, of the last 32 filler targets, stays between 0.49 and 0.52 at every length, even for RoPE, which broke down on English. (A value below the entropy is luck.)
 #
-# **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias is not multiplied, so it weighs less than before. Did sharper attention help, or a weaker bias? We did not test that.)
+# **Here the factor helps.** With all content logits multiplied by $\lambda(n)$, ALiBi finds 0.77 of the needles at 16x instead of 0.54, better in each of five runs. (The bias then weighs less. Whether that helped, or sharper attention, we did not test.)
 # </details>
 
 # %% [markdown] tags=["prediction"]

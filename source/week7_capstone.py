@@ -488,7 +488,7 @@ print("same last token:", bool(torch.allclose(with_cache[:, -1], without[:, -1],
 # %% [markdown]
 # <details><summary>After you have run it</summary>
 #
-# The title on the right gives your factor; ours was far below 128. A single token does not keep a processor busy: part of a step is a fixed cost, which both ways pay. On a GPU most of a step goes into reading weights and cache. So memory traffic limits decoding (Shazeer, 2019, section 3.1), and fewer key heads save just that.
+# The title on the right gives your factor; ours was far below 128. A single token does not keep a processor busy: part of a step is a fixed cost, which both ways pay. On a GPU most of a step goes into reading weights and cache. So memory traffic limits decoding (Shazeer, 2019, section 2.4.1), and fewer key heads save just that (section 3.1).
 # </details>
 
 # %% [markdown]
@@ -1283,7 +1283,7 @@ plt.show()
 # | decoder: keys beyond 9 hidden | 0.20 [0.12..0.37] | 0.06 [0.05..0.07] |
 # | encoder and decoder: keys beyond 9 hidden | 0.72 [0.61..0.93] | 0.48 [0.39..0.66] |
 #
-# Clipping at 5 helps more than at 9. Was distance 9, the rarest in training, badly learned? Then a clip at 7 would help too, and it does not; one at 6 does. Pair 0 alone decides between 6 and 7, in all five seeds. To it a key 7 away looks like one 0.7 away ($7-2\pi$), perhaps like the neighbour that the encoder looks for. The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
+# Clipping at 5 helps more than at 9. Was distance 9, the rarest in training, badly learned? Then a clip at 7 should help as well. It hardly does: if the symbols before are told, 0.90 are right at length 15 and 0.70 at 20, with a clip at 9 0.89 and 0.72, at 6 0.93 and 0.80. Pair 0 alone decides between 6 and 7, in all five seeds. To it a key 7 away looks like one 0.7 away ($7-2\pi$), perhaps like the neighbour that the encoder looks for. The ten keys always hold the right one: keep this in mind for part 3 of 7.8.
 # </details>
 
 # %% [markdown] nbgrader={"grade_id": "copying_explained_question", "locked": true}
@@ -1313,7 +1313,7 @@ plt.show()
 # ### BEGIN SOLUTION
 # 1. Step $t$ needs the source symbol of index $t$ (copy) or $n-1-t$ (reverse). From the start, the differences are $t-t=0$ for copy and $t-(n-1-t)=2t-n+1$ for reverse. From the end they are $2t-n+1$ for copy and $0$ for reverse. A rotated score can prefer one fixed difference, and the table shows success exactly where the needed one is constant: 1.00 [1.00..1.00] and 1.00 [1.00..1.00] at length 10, against 0.00 [0.00..0.01] and 0.00 [0.00..0.01]. And since 0 is 0 at every length, the difference that is needed is never a new one: up to 15 these arms make no mistake.
 #
-# 2. It can search by content. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse, after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this is sure only if no symbol occurs twice; otherwise the neighbour is not unique.
+# 2. It can search by content; here is a rule that would do. The encoder, whose RoPE can look exactly one place back, writes into each entry of the memory which symbol comes before it (for reverse, after it). The decoder has just written "F", asks for the entry whose neighbour is F, and writes that entry's own symbol. The first symbol needs a rule of its own. All this is sure only if no symbol occurs twice; otherwise the neighbour is not unique.
 #
 # 3. Claim (ii) is refuted: without positions, two layers reach 0.98 [0.94..0.99] at length 10, but 0.05 [0.00..0.24] at 15; claim (i) stands: it is a property of the formulas, and does not say what trained layers do at distances they never met. The encoder stops the copying: with its keys beyond 9 hidden and nothing retrained, the right symbols rise from 0.20 [0.11..0.37] to 0.72 [0.61..0.93] at 15, and from 0.06 [0.05..0.07] to 0.49 [0.41..0.67] at 20. Fewer keys in the cross-attention help less, 0.35 [0.26..0.53] at 15, but add to a clipped encoder: together 0.81 [0.72..0.96]. They always hold the right key, so this does not convict the number of keys. The decoder's distances change nothing, also where the encoder is repaired (0.72 with both), and these rows do not explain the mistakes that remain.
 #
@@ -1505,7 +1505,7 @@ plt.show()
 #
 # ## References
 #
-# - N. Shazeer: *Fast Transformer Decoding: One Write-Head is All You Need*, 2019, arXiv:1911.02150. Section 3 (one key head for all; 3.1: the memory traffic it saves).
+# - N. Shazeer: *Fast Transformer Decoding: One Write-Head is All You Need*, 2019, arXiv:1911.02150. Section 2.4.1 (memory traffic limits decoding), section 3 (one key head for all; 3.1: the traffic it saves).
 # - J. Ainslie et al.: *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*, EMNLP 2023, arXiv:2305.13245. Section 2.2.
 # - DeepSeek-AI: *DeepSeek-V2*, 2024, arXiv:2405.04434, section 2.1 (MLA, the decoupled rotated key); *DeepSeek-V3*, 2024, arXiv:2412.19437 (the sizes of 7.2).
 # - A. Vaswani et al.: *Attention Is All You Need*, 2017, arXiv:1706.03762. Section 3.2.3 (cross-attention).

@@ -440,7 +440,7 @@ def moving_frequencies(ntk_base, yarn_frequencies, head_dim=16, base=10000.0, or
     """
     unscaled, title = _frequencies(head_dim, base), "How long one turn takes, with the frequencies scaled"
     alt = (f"The wavelength of each of {len(unscaled)} pairs on a logarithmic axis: unscaled, and with PI, NTK and "
-           f"YaRN at scale s. A band marks those of at most {original_len} positions: pairs that turn in training.")
+           f"YaRN at scale s. A band marks those of at most {original_len} positions.")
     scales = range(1, max_scale + 1)
     ntk = [_rounded(_frequencies(head_dim, ntk_base(base, s, head_dim))) for s in scales]
     yarn = [_rounded(yarn_frequencies(head_dim, s, original_len, base)) for s in scales]
