@@ -68,10 +68,12 @@ def section():
         *arms.text(
             f"""Accuracy over {len(SEEDS)} seeds; guessing gives 0.125. Few keys: the right one and 31 others drawn
             from all before the query.""",
-            """**What the arms say.** At familiar distances all keys do as well as few. At new distances few keys do
-            not help enough, and more keys make it worse. Clipped at 3, every farther key looks like the right one. The cut must miss the echoes of 3, those within training too: 9 and 22, near 3 and
-            one or three full turns of pair 0, lose some. Near 3 and five, six or seven turns (34.4, 40.7, 47) all far
-            keys look more or less like the right one again. A clip and a window of this size break together at 48.""",
+            """**What the arms say.** At familiar distances all keys do as well as few. At new distances few keys do not
+            help enough, and more keys make it worse. Clipped at 3, every farther key looks like the
+            right one. The cut must miss the echoes of 3, those within training too: 9 and 22, near 3 and
+            one or three full turns of pair 0, lose some. Near 3 and five, six or seven turns (34.4,
+            40.7, 47) all far keys look more or less like the right one again. A clip and a window of
+            this size break together at 48.""",
         ),
         *arms.four_arms(RECORD, "copy head", "Four arms (familiar: clipped at 31)", "32 keys"),
         *arms.by_size(RECORD, "copy head", "All keys, distances clipped", {"clipped at": "reach"}, REACHES),

@@ -102,7 +102,7 @@ def _run_cells(task: Task, session: Session, marking: Marking, result: Result) -
     for place, cell in enumerate(cells):
         start = time.perf_counter()
         if cell.role == Role.TEST:
-            if cell.points or ((not lost or any(lost)) and not _calls_crashed(cell, session, trusted)):
+            if cell.points or ((not lost or any(lost)) and _can_say_more(cell, session, trusted)):
                 _run_test(cell, session, marking, trusted, failed, given, result)
             else:
                 result.scores[cell.id] = 0.0
@@ -147,9 +147,10 @@ def _checks_last(cells: Sequence[TaskCell]) -> list[TaskCell]:
     return found
 
 
-def _calls_crashed(check: TaskCell, session: Session, trusted: dict[str, Any]) -> bool:
-    """Whether a visible check calls a function that has hung or died: it could only say that this is not run again."""
-    return bool(session.crashes.functions.intersection(free_names(check.source, trusted)))
+def _can_say_more(check: TaskCell, session: Session, trusted: dict[str, Any]) -> bool:
+    """Whether a visible check may say what the verdict does not: all that it calls is there, and has not hung or died."""
+    names = free_names(check.source, trusted)
+    return not session.crashes.functions.intersection(names) and not _missing(names, session)
 
 
 def _wanted_next(cells: Sequence[TaskCell], trusted: dict[str, Any]) -> list[str]:
@@ -242,7 +243,9 @@ def _run_test(
         with contextlib.redirect_stdout(printed):
             exec(_compiled(cell.source, "<test>", "exec"), namespace)
     except StudentError as problem:
-        error = NOT_WRITTEN if problem.means_unanswered else problem.describe()
+        error = problem.describe()
+        if problem.means_unanswered:
+            error = NOT_WRITTEN if cell.points else ""  # the verdict says so
     except CheckingTooLong:
         session.give_up()
         error = TOO_LONG
