@@ -54,7 +54,6 @@ NAMES = [
     "größe.png",
     "photo (1).png",
     "scan [2].png",
-    "a[b.png",
     "100% sure.png",
     "P&Q.png",
     "it's.png",
@@ -97,8 +96,6 @@ def test_a_letter_of_two_signs_is_the_same_letter() -> None:
         (f"a <img src='{URI}' alt=\"x\"> b", "a ![x](PICTURE) b"),
         (f'a <img width=9 src="{URI}"/> b', "a ![](PICTURE) b"),
         (f"a <img src={URI}> b", "a ![](PICTURE) b"),
-        (f"see ![][image1] and\n\n[image1]: <{URI}>\n\nend", "see ![](PICTURE) and\n\n\nend"),
-        (f"see ![Fig 1] so\n\n[fig 1]: {URI} 'title'\n", "see ![Fig 1](PICTURE) so\n\n"),
         (f"[my proof]({URI}) AFTER", "![my proof](PICTURE) AFTER"),
         (f"[![a]({URI})](https://a.b) AFTER", "[![a](PICTURE)](https://a.b) AFTER"),
         (f"| a |\n|---|\n| ![x]({URI}) | AFTER |", "| a |\n|---|\n| ![x](PICTURE) | AFTER |"),
@@ -116,7 +113,7 @@ def test_two_pictures_and_one_twice() -> None:
     assert text == "![a](PICTURE) x ![b](PICTURE) y ![a](PICTURE)" and held == 2
 
 
-@pytest.mark.parametrize("text", ["", "my proof", "`attachment:a.png`", f"at {URI}"])
+@pytest.mark.parametrize("text", ["", "my proof", "`attachment:a.png`", f"at {URI}", f"see ![][1]\n\n[1]: <{URI}>"])
 def test_what_the_text_does_not_show_comes_after_it(text: str) -> None:
     attachments = None if URI in text else {"a.png": PICTURE}
     handed_in = Pasted()
