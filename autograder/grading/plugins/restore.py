@@ -7,17 +7,15 @@ gradebook and are never touched here.
 from pathlib import Path
 from typing import Any
 
-from nbgrader.api import BaseCell, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
+from nbgrader.api import Gradebook, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
 from autograder.grading.course_state import note_in
-from autograder.grading.plugins.gradebook import mark_not_graded, open_gradebook, register_assignment
+from autograder.grading.plugins.gradebook import mark_not_graded, open_gradebook, register_assignment, submissions_of
 from autograder.grading.plugins.penalties import assign_penalty
 from autograder.grading.plugins.run_gradebook import RunGradebook
 from autograder.grading.plugins.timestamps import timestamp
-
-Scores = dict[str, float | None]  # automatic ones by grade cell; None: waits for a person, or was not graded
 
 
 def record(notebook: SubmittedNotebook, names: dict[str, str], reason: str) -> dict[str, Any]:
@@ -29,20 +27,12 @@ def record(notebook: SubmittedNotebook, names: dict[str, str], reason: str) -> d
     }
 
 
-def known_scores(gradebook: Gradebook, assignment: str) -> dict[str, Scores]:
-    """Return the automatic scores of all students in the gradebook, in one query."""
-    rows = (
-        gradebook.db.query(SubmittedAssignment.student_id, BaseCell.name, Grade.auto_score)
-        .join(SubmittedNotebook, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
-        .join(Grade, Grade.notebook_id == SubmittedNotebook.id)
-        .join(BaseCell, Grade.cell_id == BaseCell.id)
-        .filter(SubmittedAssignment.name == assignment)
-        .all()
-    )
-    found: dict[str, Scores] = {}
-    for student, cell, score in rows:
-        found.setdefault(student, {})[cell] = score
-    return found
+def known_scores(gradebook: Gradebook, assignment: str) -> dict[str, dict[str, float | None]]:
+    """Return the automatic scores in the gradebook, by student and cell; ``None`` waits for a person, or was not graded."""
+    return {
+        submission.student_id: {grade.name: grade.auto_score for each in submission.notebooks for grade in each.grades}
+        for submission in submissions_of(gradebook, assignment)
+    }
 
 
 def restore(course: CourseDirectory, assignment: str, config: Config) -> list[str]:
