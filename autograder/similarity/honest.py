@@ -16,19 +16,15 @@ PLAIN_NAMES = re.findall(
     dim_ length width rows cols freqs freq ang angle angles theta phi cs sn co si cosine sine even odd evens odds x1 x2 y1 y2
     q1 k1 q_ k_ v_ qr kr scores logits attn weights probs pos positions_ dist distances rel offset exps expo inv scale factor""",
 )
-REMARKS = (
-    "# as in the lecture",
-    "# see the text above",
-    "# shapes: batch, heads, tokens, channels",
-    "# check the sizes first",
-    "# now put it together",
-    "# TODO tidy up",
-    "# formula from the chapter",
-    "# pairs of channels",
-    "# last axis",
-    "# broadcast over the batch",
-    "# keep the dtype",
-    "# this took me a while",
+REMARKS = ("# as in the lecture", "# see the text above", "# pairs of channels", "# TODO tidy up", "# last axis")
+HABITS = (
+    "turns operands",
+    "multiplies by the inverse",
+    "calls functions",
+    "leaves keywords out",
+    "takes a step apart",
+    "writes remarks",
+    "keeps names",
 )
 AS_FUNCTIONS = frozenset(
     {"transpose", "sum", "mean", "softmax", "exp", "cos", "sin", "stack", "flatten", "reshape", "abs"}
@@ -70,41 +66,10 @@ class _Hand(ast.NodeTransformer):
                 return ast.Call(node.func, [*node.args, keyword.value], [])
         return node
 
-    def visit_Slice(self, node: ast.Slice) -> ast.AST:
-        self.generic_visit(node)
-        is_zero = isinstance(node.lower, ast.Constant) and node.lower.value == 0
-        return ast.Slice(None, node.upper, node.step) if is_zero and self.does("leaves zeros out") else node
-
-    def visit_If(self, node: ast.If) -> ast.AST:
-        self.generic_visit(node)
-        test = node.test
-        if isinstance(test, ast.BinOp) and isinstance(test.op, ast.Mod) and self.does("says it in full"):
-            node.test = ast.Compare(test, [ast.NotEq()], [ast.Constant(0)])
-        return node
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        if isinstance(node.exc, ast.Call) and node.exc.args:
-            said = self.chance.choice(
-                ["odd size", "must be even", "sizes do not fit", "bad shape", "not possible", "wrong size"]
-            )
-            node.exc.args = [ast.Constant(f"{said}{self.chance.choice(['', '!', ' here', ', sorry', '.'])}")]
-        return node
-
 
 def habits(chance: random.Random) -> dict[str, float]:
     """A student's probability of each habit."""
-    ways = (
-        "turns operands",
-        "multiplies by the inverse",
-        "calls functions",
-        "leaves keywords out",
-        "leaves zeros out",
-        "says it in full",
-        "takes a step apart",
-        "writes remarks",
-        "keeps names",
-    )
-    return {way: chance.choice([0.0, 0.1, 0.3, 0.8]) for way in ways}
+    return {way: chance.choice([0.0, 0.1, 0.3, 0.8]) for way in HABITS}
 
 
 def in_another_hand(source: str, chance: random.Random, of_student: dict[str, float]) -> str:
