@@ -8,7 +8,7 @@ import zlib
 import pytest
 from PIL import Image, PngImagePlugin
 
-from autograder.grading.pictures import MOST_PIXELS, PNG, decoded_picture, plain_picture
+from autograder.grading.pictures import MOST_PIXELS, PNG, decoded_picture, plain_jpeg, plain_png
 
 
 def encoded(form: str, **options: object) -> bytes:
@@ -28,7 +28,7 @@ def header(width: int, height: int) -> bytes:
 @pytest.mark.parametrize("form", ["PNG", "JPEG"])
 def test_a_picture_looks_as_before(form: str) -> None:
     raw = encoded(form)
-    found = plain_picture(raw)
+    found = decoded_picture(base64.b64encode(raw).decode(), f"image/{form.lower()}")
     assert found is not None and found.kind == f"image/{form.lower()}"
     assert Image.open(io.BytesIO(found.raw)).tobytes() == Image.open(io.BytesIO(raw)).tobytes()
     text = base64.b64encode(raw).decode()
@@ -40,35 +40,35 @@ def test_a_picture_looks_as_before(form: str) -> None:
 def test_what_is_not_shown_goes() -> None:
     said = PngImagePlugin.PngInfo()
     said.add_text("Comment", "x" * 1000, zip=True)
-    found = plain_picture(encoded("PNG", pnginfo=said))
+    found = plain_png(encoded("PNG", pnginfo=said))
     assert found is not None and b"zTXt" not in found.raw
     frames = [Image.new("L", (8, 8), 40 * n) for n in range(5)]
     file = io.BytesIO()
     frames[0].save(file, "PNG", save_all=True, append_images=frames[1:])
-    still = plain_picture(file.getvalue())
+    still = plain_png(file.getvalue())
     assert still is not None and getattr(Image.open(io.BytesIO(still.raw)), "n_frames", 1) == 1
 
 
 @pytest.mark.parametrize("size", [(60_000, 60_000), (MOST_PIXELS + 1, 1), (2**31, 2**31), (0, 5)])
 def test_what_unpacks_into_gigabytes_goes(size: tuple[int, int]) -> None:
     rest = chunk(b"IDAT", b"") + chunk(b"IEND", b"")
-    assert plain_picture(PNG + header(*size) + rest) is None
-    assert plain_picture(PNG + header(8, 8) + rest) is not None
-    twice = plain_picture(PNG + header(8, 8) + header(*size) + rest)
+    assert plain_png(PNG + header(*size) + rest) is None
+    assert plain_png(PNG + header(8, 8) + rest) is not None
+    twice = plain_png(PNG + header(8, 8) + header(*size) + rest)
     assert twice is not None and twice.raw.count(b"IHDR") == 1
 
 
 def test_what_is_no_picture_goes() -> None:
     whole = encoded("PNG")
     for raw in (b"", PNG, PNG + b"rest", PNG + chunk(b"IDAT", b"x"), whole[:-20], b"\xff\xd8", b"GIF89a", b"<svg/>"):
-        assert plain_picture(raw) is None
+        assert plain_png(raw) is None and plain_jpeg(raw) is None
     large = bytearray(encoded("JPEG"))
     place = large.index(b"\xff\xc0")
     large[place + 5 : place + 9] = struct.pack("!HH", 60_000, 60_000)
-    assert plain_picture(bytes(large)) is None
+    assert plain_jpeg(bytes(large)) is None
 
 
 def test_any_bytes_are_read_to_their_end() -> None:
     for start in (PNG, b"\xff\xd8"):
         for rest in (b"\xff" * 5000, bytes(5000), b"\xff\xd0" * 2500, b"\xff\xe0\x00\x00" * 1000):
-            assert plain_picture(start + rest) is None
+            assert plain_png(start + rest) is None and plain_jpeg(start + rest) is None
