@@ -2,8 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +34,7 @@ class CourseZipCollect(ZipCollectApp):
         )
         if archive.is_dir() and any(archive.iterdir()):
             shutil.rmtree(extracted, ignore_errors=True)  # from an earlier download; all is unpacked again
-        with self._unzip_what_can_be(archive):
-            super().extract_archive_files()
 
-    @contextmanager
-    def _unzip_what_can_be(self, archive: Path) -> Iterator[None]:
         def unzip(source: str, *arguments: Any, **options: Any) -> None:
             try:
                 _stock_unzip(source, *arguments, **options)
@@ -49,11 +43,8 @@ class CourseZipCollect(ZipCollectApp):
                     then = "download it" if Path(source).parent == archive else "have it handed in"
                     self._told.append(f"{self._shown(source)} cannot be unpacked ({error}): {then} again")
 
-        nbgrader.utils.unzip = nbgrader.plugins.zipcollect.unzip = unzip
-        try:
-            yield
-        finally:
-            nbgrader.utils.unzip = nbgrader.plugins.zipcollect.unzip = _stock_unzip
+        nbgrader.utils.unzip = nbgrader.plugins.zipcollect.unzip = unzip  # in this process, which ends with the command
+        super().extract_archive_files()
 
     def _collect_files(self, src_files: list[str]) -> Collected:
         files = [file for file in src_files if not _is_leftover(self._shown(file))]
