@@ -6,8 +6,8 @@ import logging
 class CapturedLog(logging.Logger):
     """Collects a converter's messages with their levels; assign it to `converter.log`."""
 
-    def __init__(self, level: int = logging.ERROR) -> None:
-        super().__init__("nbgrader", level)
+    def __init__(self) -> None:
+        super().__init__("nbgrader", logging.ERROR)
         self.said: list[tuple[int, str]] = []
 
     def handle(self, record: logging.LogRecord) -> None:

@@ -1,18 +1,14 @@
-"""Feedback pages are rebuilt only if something that they show has changed, by as many processes as there are cores."""
+"""Feedback pages are rebuilt only if something that they show has changed."""
 
 import os
 import shutil
 import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 from helpers import AUTOGRADER, COURSE, WEEK3, GradedClass, autograder, run
-from nbgrader.api import Gradebook, InvalidEntry
-from nbgrader.coursedir import CourseDirectory
-
-from autograder.grading.plugins import generate_feedback
+from nbgrader.api import Gradebook
 
 LONG_AGO = (1, 1)
 
@@ -35,18 +31,6 @@ def make_feedback(root: Path, *command: str) -> tuple[set[str], str]:
     ours = (*AUTOGRADER, "--root", str(root), "feedback", "--week", "3")
     shown = run(*(command or ours), cwd=root if command else COURSE).stdout
     return {student for student, page in pages(root).items() if page.stat().st_mtime > LONG_AGO[0]}, shown
-
-
-def test_another_command_may_enter_the_course_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If two commands start at once, the second one finds that the first has already entered the course."""
-
-    def entered_meanwhile(url: str) -> None:
-        raise InvalidEntry("UNIQUE constraint failed: course.id")
-
-    monkeypatch.setattr(generate_feedback, "Gradebook", entered_meanwhile)
-    feedback = generate_feedback.CourseFeedback(coursedir=CourseDirectory(root=str(tmp_path)))
-    feedback.assignments = {}
-    feedback.convert_notebooks()
 
 
 @pytest.mark.nightly
@@ -93,25 +77,6 @@ def test_files_of_any_name_may_lie_beside_the_notebook(course: Path) -> None:
     (course / "submitted" / "ada" / WEEK3 / "timestamp.txt").mkdir()
     make_feedback(course)
     assert make_feedback(course)[0] == set()
-
-
-@pytest.mark.nightly
-def test_several_processes_make_what_one_makes(course: Path) -> None:
-    made = []
-    for cores in (1, 3):
-        code = (
-            f"import os; os.cpu_count = lambda: {cores}\n"
-            "from concurrent import futures; from autograder.grading.plugins import generate_feedback as ours\n"
-            "class Counting(futures.ProcessPoolExecutor):\n"
-            "    def __init__(self, *a, **o): print('processes', a[0]); super().__init__(*a, **o)\n"
-            "ours.ProcessPoolExecutor = Counting\n"
-            f"from autograder.__main__ import main; main(['--root', {str(course)!r}, 'feedback', '--week', '3'])"
-        )
-        shown = run(sys.executable, "-c", code, cwd=COURSE).stdout
-        assert ("processes 2" in shown) is (cores > 1)  # 14 pages are two shares
-        made.append({student: page.read_bytes() for student, page in pages(course).items()})
-        shutil.rmtree(course / "feedback")
-    assert made[0] == made[1]
 
 
 @pytest.mark.nightly
