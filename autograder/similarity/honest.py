@@ -1,7 +1,7 @@
 """Simulated classes in which nobody copied: answers of the bank and the reference, each rewritten in another style.
 
 They show how alike honest answers to these exercises become. The rewriting does what students do: other names, other
-comments, an expression as a separate step, functions for methods, swapped operands. None of the code is run.
+comments, functions for methods, swapped operands. None of the code is run.
 """
 
 import ast
@@ -22,7 +22,6 @@ HABITS = (
     "multiplies by the inverse",
     "calls functions",
     "leaves keywords out",
-    "takes a step apart",
     "writes remarks",
     "keeps names",
 )
@@ -94,9 +93,6 @@ def in_another_hand(source: str, chance: random.Random, of_student: dict[str, fl
         if name not in arguments | top and not hand.does("keeps names"):
             hand.names[name] = chance.choice(PLAIN_NAMES)
     tree = hand.visit(tree)
-    for node in list(ast.walk(tree)):
-        if isinstance(node, ast.FunctionDef):
-            node.body = _steps(node.body, hand)
     lines = []
     for text in ast.unparse(ast.fix_missing_locations(tree)).splitlines():
         indent = re.match(r" *", text)
@@ -104,33 +100,6 @@ def in_another_hand(source: str, chance: random.Random, of_student: dict[str, fl
             lines.append(indent.group() + chance.choice(REMARKS))
         lines.append(text)
     return "\n".join(lines)
-
-
-def _steps(body: list[ast.stmt], hand: _Hand) -> list[ast.stmt]:
-    """Turn some expressions into a separate step, under a name."""
-    found: list[ast.stmt] = []
-    for statement in body:
-        inner = [
-            node
-            for node in ast.walk(statement)
-            if isinstance(node, ast.BinOp | ast.Call) and isinstance(statement, ast.Assign | ast.Return)
-        ][1:]
-        if inner and hand.does("takes a step apart"):
-            chosen, name = hand.chance.choice(inner), hand.chance.choice(PLAIN_NAMES)
-            found.append(ast.Assign([ast.Name(name, ast.Store())], chosen))
-            _Replace(chosen, name).visit(statement)
-        found.append(statement)
-    return found
-
-
-class _Replace(ast.NodeTransformer):
-    """Replaces one expression by a name."""
-
-    def __init__(self, what: ast.AST, name: str) -> None:
-        self.what, self.name = what, name
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        return ast.Name(self.name, ast.Load()) if node is self.what else super().visit(node)
 
 
 def simulated_class(known: dict[str, list[str]], count: int, seed: str) -> list[dict[str, str]]:
