@@ -32,7 +32,7 @@ def test_every_formula_of_the_course_is_drawn(path) -> None:
 
 def test_styles_that_browsers_do_not_know_are_letters() -> None:
     assert "ℝ" in to_mathml(r"\mathbb{R}", "inline")
-    assert "𝐑" in to_mathml(r"\mathbf{R}", "inline")
+    assert "𝐑" in to_mathml(r"\mathbf{R}", "inline") and "𝜽" in to_mathml(r"\boldsymbol{\theta}", "inline")
     assert "𝚑_𝚡" in "".join(ElementTree.fromstring(to_mathml(r"\mathtt{h\_x}", "inline")).itertext())
 
 

@@ -76,7 +76,7 @@ def _in_style(text: str, style: str) -> str:
     """Return the text in Unicode's letters of a style, since browsers know only the ``mathvariant`` ``normal``."""
     if style in ("", "normal"):
         return text
-    return "".join(_letter(character, style.upper()) for character in text)
+    return "".join(_letter(character, style.upper().replace("-", " ")) for character in text)
 
 
 def _letter(character: str, style: str) -> str:
