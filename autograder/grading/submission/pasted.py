@@ -51,7 +51,8 @@ class Pasted:
         """Return the text with plain references to its pictures. Attachments that it does not show follow it."""
         pasted = attachments if isinstance(attachments, dict) else {}
         names = {_plain(name): self._add(name, _data(pasted[name])) for name in list(pasted)[:MOST_PICTURES]}
-        here = dict.fromkeys(key for key in [*names.values(), *NAMED.findall(text)] if key in self.pictures)
+        embedded = [key for key in NAMED.findall(text) if key in self.pictures.keys() - names.keys()]
+        here = dict.fromkeys([*names.values(), *embedded])
 
         def named(found: re.Match[str]) -> str:
             target = _target(found[3]).removeprefix("attachment:")
